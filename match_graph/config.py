@@ -322,8 +322,6 @@ class Config(StrictModel):
             f"both to one value.": spherical and channels != model.channels,
             "model.init=word_vectors needs a file, found none; set model.word_vectors to a GloVe "
             "or word2vec text file.": model.init == "word_vectors" and model.word_vectors is None,
-            f"model.word_vectors is read with model.init=word_vectors alone, found {model.init}; "
-            f"set that too.": model.init != "word_vectors" and model.word_vectors is not None,
             f"model.head_from_labels needs pre-trained label vectors, found model.init="
             f"{model.init}; set it to false, or model.init to spherical.": model.head_from_labels
             and not spherical,
@@ -379,7 +377,8 @@ def read_settings(path: Path) -> dict[str, Any]:
         ConfigError: It is no YAML mapping, or of another format.
     """
     example = "docs/how_to/own_data.md for an example"
-    return read_mapping(path, "A configuration", FORMAT_VERSION, example)
+    found = read_mapping(path, "A configuration", FORMAT_VERSION, example)
+    return {key: value for key, value in found.items() if value is not None}  # all commented out
 
 
 def parse_settings(cls: type[M], content: dict[str, Any], summary: str) -> M:

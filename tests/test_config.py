@@ -224,11 +224,6 @@ CONTRADICTIONS = {
         "model.init=word_vectors needs a file, found none; set model.word_vectors to a GloVe or "
         "word2vec text file.",
     ),
-    "ignored": (
-        ["model.word_vectors=glove.txt"],
-        "model.word_vectors is read with model.init=word_vectors alone, found spherical; set that "
-        "too.",
-    ),
     "head": (
         ["model.init=random", "model.head_from_labels=true"],
         "model.head_from_labels needs pre-trained label vectors, found model.init=random; set it "
@@ -247,8 +242,10 @@ def test_load_config_settings_that_do_not_go_together(name: str) -> None:
 def test_load_config_section_without_keys_takes_settings(tmp_path: Path) -> None:
     """As where all its keys are commented out."""
     path = tmp_path / "config.yaml"
-    path.write_text("train:\n  # epochs: 3\nmodel:\n")
-    assert load_config(path, ["train.epochs=3", "model.channels=100"]).train.epochs == 3
+    path.write_text("train:\n  # epochs: 3\nmodel:\ndata:\n  options:\n")
+    assert load_config(path, ["train.epochs=3", "data.options.a=1"]).train.epochs == 3
+    path.write_text("train:\n  # epochs: 3\n")
+    assert load_config(path) == load_config()
     assert "goes through 'seed', which is no section" in message(None, ["seed=1", "seed.a=1"])
 
 

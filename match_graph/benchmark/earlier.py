@@ -44,7 +44,7 @@ class EarlierCells:
         if cell.status != "done" or not self.measures <= cell.metrics.get(self.split, {}).keys():
             return False
         if cell.dataset not in self.here:
-            return self.has_row(cell)
+            return self._has_row(cell)
         is_of_it = self.here[cell.dataset].checksum == self.there[cell.dataset].checksum
         return cell.key[:2] in self.planned and is_of_it and self._is_planned(cell)
 
@@ -64,7 +64,16 @@ class EarlierCells:
         mine = describe_result(planned.config.model_dump(mode="json"), left)
         return mine == describe_result(cell.config, left)
 
-    def has_row(self, cell: Cell) -> bool:
+    def stays(self, cell: Cell) -> bool:
+        """True if a cell that failed, or was refused, still says so: of the same row and data."""
+        record, there = self.here.get(cell.dataset), self.there[cell.dataset]
+        if record is not None and (
+            record.checksum != there.checksum or cell.row not in [row.name for row in record.rows]
+        ):
+            return False
+        return self._has_row(cell)
+
+    def _has_row(self, cell: Cell) -> bool:
         """True if the experiment has the cell's row as the file says it, whatever its data."""
         record = self.there[cell.dataset]
         mine, theirs = (

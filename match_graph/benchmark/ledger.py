@@ -119,7 +119,7 @@ class Ledger:
         for cell in earlier.cells:
             if cell.published or cell.status == "waiting":
                 continue
-            if keeper.counts(cell) if cell.status == "done" else keeper.has_row(cell):
+            if keeper.counts(cell) if cell.status == "done" else keeper.stays(cell):
                 self.cells.setdefault(cell.key, cell)
             left_out += cell.key not in self.cells
         if left_out:

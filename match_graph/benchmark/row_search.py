@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 JOURNAL = "search.journal"
+#: Attribute of a study: what its trials have in common.
+_IDENTITY = "identity"
 #: Draws of a trial in a finite space before the first point without a trial is taken.
 _DRAWS = 20
 
@@ -124,7 +126,7 @@ class RowSearch:
 def open_searches(
     plan: Plan, out: Path, rows: Sequence[str] | None, reporter: Reporter
 ) -> list[RowSearch]:
-    """Searches of the rows, those of earlier calls as far as they are.
+    """Searches of the rows, those of earlier calls as far as they are; new ones for `begin`.
 
     A row that makes no sense for a data set is left out, unless it is asked for.
     """
@@ -148,14 +150,18 @@ def open_searches(
         row = _find_row(experiment, name)
         study = _open_study(out / JOURNAL, name)
         _check_same(study, _identify(plan, row, spaces[name]), out)
-        if not study.get_trials(deepcopy=False):
-            cells = (
-                plan.planners[record.name].plan_trial(record, row, "") for record in plan.datasets
-            )
-            configs = [cell.config.model_dump(mode="json") for cell in cells]
-            study.enqueue_trial(find_defaults(spaces[name], configs))
         searches.append(RowSearch(row, spaces[name], study))
     return searches
+
+
+def begin(plan: Plan, search: RowSearch) -> None:
+    """Notes what the trials of a new search have in common, and its first trial."""
+    row, study = search.row, search.study
+    study.set_user_attr(_IDENTITY, _identify(plan, row, search.space))
+    if not study.get_trials(deepcopy=False):
+        cells = (plan.planners[record.name].plan_trial(record, row, "") for record in plan.datasets)
+        configs = [cell.config.model_dump(mode="json") for cell in cells]
+        study.enqueue_trial(find_defaults(search.space, configs))
 
 
 def open_earlier(plan: Plan, out: Path, searches: Iterable[RowSearch]) -> list[RowSearch]:
@@ -279,10 +285,7 @@ def _identify(plan: Plan, row: PlannedRow, space: Space) -> str:
 
 
 def _check_same(study: "Study", identity: str, out: Path) -> None:
-    there = study.user_attrs.get("identity")
-    if there is None:
-        study.set_user_attr("identity", identity)
-    elif there != identity:
+    if study.user_attrs.get(_IDENTITY, identity) != identity:
         raise CheckpointError(_describe_others(study.study_name, out))
 
 

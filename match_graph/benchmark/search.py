@@ -23,6 +23,7 @@ from match_graph.benchmark.process import (
 from match_graph.benchmark.row_search import (
     JOURNAL,
     RowSearch,
+    begin,
     change_row,
     check_spaces,
     list_trials,
@@ -90,6 +91,8 @@ def run_search(
         plan = make_plan(experiment.model_copy(update={"runs": 1}), place, reporter)
         searches = open_searches(plan, out, rows, reporter)
         earlier = open_earlier(plan, out, searches)
+        for search in searches:
+            begin(plan, search)
         runs = experiment.runs
         return _Searcher(plan, out, place, cluster, reporter, searches, earlier, runs).run()
 

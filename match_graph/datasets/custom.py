@@ -342,6 +342,8 @@ class TableReader:
     def _read_cell(self, row: Mapping[str, Any], name: str, place: str) -> str:
         """Text of a cell; empty where it is missing or has no column."""
         value = row.get(self.columns[name][0]) if name in self.columns else None
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
         if value is not None and (isinstance(value, bool) or not isinstance(value, str | int)):
             self.builder.fail(
                 f"{place}: '{self.columns[name][0]}' must be a string, found {describe(value)}."

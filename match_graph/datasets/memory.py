@@ -85,13 +85,18 @@ class BuiltFolder(CorpusDataset):
                 f"A built folder is opened as it is, but {needed[0]} would build "
                 f"'{self.folder}' again; name its source instead."
             )
-        if made := [key for key in ("fields", "tokenizer", "hierarchy") if options.get(key)]:
+        _ = self._origin  # refuses another format first
+        other = {
+            "fields": options.pop("fields", None) is not None,
+            "tokenizer": options.pop("tokenizer", None) not in (None, self.tokenizer),
+            "hierarchy": options.pop("hierarchy", None) == "ignore",
+        }
+        if made := [key for key, is_other in other.items() if is_other]:
             raise ConfigError(
                 f"A built folder, as of documents in memory, is opened as it was made, but "
                 f"data.{made[0]} would make another graph; leave it out, and give {made[0]} where "
                 f"the corpus is made, or name the source."
             )
-        _ = self._origin  # refuses another format first
         super().__init__(**options)
 
     @property

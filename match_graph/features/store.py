@@ -109,13 +109,19 @@ def _share_content(source: Path, made: Path) -> None:
         link_file(source, made)
 
 
-def identify_features(source: FeatureSource, node_type: str, data_checksum: str) -> str:
+def identify_features(
+    source: FeatureSource,
+    node_type: str,
+    data_checksum: str,
+    embedder: TextEmbedder | None = None,
+) -> str:
     """Digest of the features that `open_features` would give; none are made.
 
     Args:
         source: File, or what makes vectors of texts.
         node_type: Node type.
         data_checksum: Checksum of the data set.
+        embedder: Language model of the source, where it is open.
 
     Raises:
         CorpusError: A file cannot be read.
@@ -123,7 +129,8 @@ def identify_features(source: FeatureSource, node_type: str, data_checksum: str)
     """
     if source.path is None:
         columns = choose_columns(node_type, source.column)
-        embedder = None if source.model is None else open_embedder(source)
+        if embedder is None and source.model is not None:
+            embedder = open_embedder(source)
         made_of = _describe_vectors(source, embedder, columns)
     else:
         made_of = _describe_files(source, _open_files(source))

@@ -159,13 +159,19 @@ def read_vector(
         found = describe(x) if isinstance(x, str) or not isinstance(x, Sequence) else len(x)
         fail(f"{place}: 'x' must be a list of {width} numbers, found {found}.")
         return None
-    x = [value.item() if hasattr(value, "item") else value for value in x]  # NumPy's own numbers
+    numbers = []
     for value in x:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not abs(value) <= _LARGEST:
+        is_own = not isinstance(value, int | float) and getattr(value, "ndim", None) == 0
+        number = value.item() if is_own else value  # one of NumPy's own
+        if (
+            not isinstance(number, int | float)
+            or isinstance(number, bool)
+            or (not abs(number) <= _LARGEST)
+        ):
             fail(f"{place}: 'x' must hold finite numbers of 32 bits, found {describe(value)}.")
             return None
-    return [float(value) for value in x]
+        numbers.append(float(number))
+    return numbers
 
 
 def read_metadata(

@@ -149,11 +149,12 @@ def _check_input(key: str, value: Tensor | np.ndarray | int) -> Tensor:
         raise GraphError(
             f"'{key}' must be a tensor or a NumPy array, found {type(value).__name__}."
         )
-    if isinstance(value, np.ndarray):
-        if value.dtype.kind not in "biuf":
-            raise GraphError(f"'{key}' must hold numbers, found an array of {value.dtype}.")
-        value = np.ascontiguousarray(value)  # [:, ::-1] of an argsort has strides below 0
-    tensor = torch.as_tensor(value).detach().cpu()
+    try:  # a copy of what has strides below 0, as [:, ::-1] of an argsort
+        given = np.asarray(value, order="C") if isinstance(value, np.ndarray) else value
+        tensor = torch.as_tensor(given).detach().cpu()
+    except (TypeError, ValueError) as error:
+        found = getattr(value, "dtype", type(value).__name__)
+        raise GraphError(f"'{key}' must hold numbers, found an array of {found}.") from error
     fits = tensor.dtype in (torch.int32, torch.int64) if integer else tensor.is_floating_point()
     if tensor.dim() != dimensions or not fits:
         kind = "int64 or int32" if integer else "floating point"

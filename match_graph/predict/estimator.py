@@ -134,7 +134,7 @@ class MatchClassifier(ClassifierMixin, BaseEstimator):
         fields = () if self.fields is None else self.fields
         if isinstance(fields, str) or not isinstance(fields, Iterable):
             raise ConfigError(f"fields must be a list of names, found {fields!r:.60}.")
-        documents = _list_documents(X)
+        documents, fields = _list_documents(X), [*fields]
         _warn_of_unread(documents, fields, self.fields is None)
         classes = find_classes(y, self.classes)
         labels = encode_labels(y, classes)
@@ -144,7 +144,7 @@ class MatchClassifier(ClassifierMixin, BaseEstimator):
         splits = split_documents(documents, self.validation_fraction, config.seed)
         edges = list_edges(None if config.data.hierarchy == "ignore" else self.hierarchy)
         config = config.change("data", hierarchy=None)  # the corpus is made without
-        corpus = make_corpus(documents, gold, splits, list(fields), edges)
+        corpus = make_corpus(documents, gold, splits, fields, edges)
         self._drop_folder()
         try:
             self._train(corpus, config)
@@ -349,16 +349,15 @@ def _list_documents(documents: Any) -> list[Any]:
     return list_rows(documents, "X")
 
 
-def _warn_of_unread(documents: Sequence[Any], fields: Iterable[str], by_default: bool) -> None:
+def _warn_of_unread(documents: Sequence[Any], fields: list[str], by_default: bool) -> None:
     """Names the keys of documents that are no fields; none where no field is read by choice."""
-    read = [*fields]
-    if not read and not by_default:
+    if not fields and not by_default:
         return
     keys = {str(key) for one in documents if isinstance(one, Mapping) for key in one}
-    if unread := sorted(keys - {*KEYS, *read}):
+    if unread := sorted(keys - {*KEYS, *fields}):
         warnings.warn(
-            f"the keys {shorten(unread)} of documents are not read; name metadata in fields, or "
-            f"give fields=[] for none",
+            f"the keys {shorten(unread)} of documents are not read; fields names the metadata that "
+            f"are, [] none",
             stacklevel=3,
         )
 

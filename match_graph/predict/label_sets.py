@@ -22,8 +22,8 @@ def find_classes(y: Any, classes: Sequence[Any] | None = None) -> Classes:
 
     Args:
         y: Labels of documents: an iterable of labels each, or an indicator matrix [n, L].
-        classes: Order of the classes; None sorts the labels, takes the columns of a DataFrame, or
-            numbers those of a matrix.
+        classes: Order of the classes; None sorts the labels, takes the columns of a DataFrame, if
+            these are strings or whole numbers, or numbers those of a matrix.
 
     Raises:
         CorpusError: There is none, two have one name, they cannot be sorted, or do not fit y.
@@ -32,7 +32,9 @@ def find_classes(y: Any, classes: Sequence[Any] | None = None) -> Classes:
     if isinstance(classes, str) or not isinstance(classes, Iterable | None):
         raise CorpusError(f"Classes must be a list of labels, found {classes!r:.60}.")
     if classes is None and isinstance(y, pd.DataFrame):
-        classes = y.columns.tolist()
+        names = y.columns.tolist()
+        are_names = all(isinstance(one, str | int) and not isinstance(one, bool) for one in names)
+        classes = names if are_names else None
     if classes is not None:
         found = list(classes)
         if odd := [one for one in found if not isinstance(one, str | int | np.integer)]:

@@ -206,8 +206,7 @@ def _leave_out_pretraining(config: Config) -> Config:
         _refuse(NO_PRETRAIN, "pre-training", f"'{config.model.encoder}' has none")
     if "pretrained" in model.cls.Config.model_fields:
         settings = {**settings, "pretrained": False}
-    changes = {"init": "random", "word_vectors": None, "head_from_labels": False}
-    return config.change("model", **changes, encoder_config=settings)
+    return config.change("model", init="random", head_from_labels=False, encoder_config=settings)
 
 
 def _refuse(name: str, part: str, found: str) -> NoReturn:

@@ -19,6 +19,7 @@ from match_graph.datasets import CorpusDataset, default_root
 from match_graph.errors import CheckpointError, CorpusError
 from match_graph.features import (
     VECTORS,
+    TextEmbedder,
     TextVectors,
     choose_columns,
     identify_features,
@@ -167,7 +168,7 @@ class KnownFeatures:
         embedder = None
         if self.source.model is not None:
             embedder = open_embedder(self.source, self._find_root())
-            self._check_unchanged(self.source)
+            self._check_unchanged(self.source, embedder)
             if not self.source.neighbors:
                 return TextVectors(embedder)
         path = (self.folder / FEATURES / DOCUMENT).with_suffix(Path(VECTORS).suffix)
@@ -179,13 +180,13 @@ class KnownFeatures:
             )
         return vectors
 
-    def _check_unchanged(self, source: FeatureSource) -> None:
+    def _check_unchanged(self, source: FeatureSource, embedder: TextEmbedder) -> None:
         """Compares the language model with the one of the run; a shared folder does not know it."""
         if not has_file(self.folder / RECORD):
             return
         record = read_record(self.folder)
         there = record.get("feature_checksums", {}).get(DOCUMENT)
-        here = identify_features(source, DOCUMENT, record["data_checksum"])
+        here = identify_features(source, DOCUMENT, record["data_checksum"], embedder)
         if there is not None and there != here:
             raise CheckpointError(
                 f"A run must predict with the language model that made its features, but "
@@ -210,6 +211,7 @@ class KnownFeatures:
         Raises:
             CorpusError: It has no vector, and its id is none that the run knows.
             ConfigError: The language model cannot be used.
+            CheckpointError: It has changed since the training.
         """
         if not self.width or document.x is not None or self._vectors is not None:
             return

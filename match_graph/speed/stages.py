@@ -7,7 +7,7 @@ import torch
 
 from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
-from match_graph.errors import ConfigError
+from match_graph.errors import ConfigError, MatchGraphError
 from match_graph.io.progress import Reporter
 from match_graph.runs.configure import resolve_config
 from match_graph.speed.build import measure_build
@@ -102,7 +102,7 @@ def measure_speed(
             continue
         try:
             yield from SPEED_STAGES[name](bench)
-        except ConfigError as error:
+        except MatchGraphError as error:
             if stage != "all":
                 raise
             if reporter is not None:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from match_graph.errors import ConfigError
 from match_graph.graph import EgoBatch, EgoLoader
 from match_graph.graph.csr import row_index
 from match_graph.nn import MatchModel
@@ -25,6 +26,7 @@ from match_graph.speed.padded import RELEASE_LENGTH, PaddedModel, is_match
 from match_graph.training.device import choose_precision, deterministic
 from match_graph.training.learner import make_learner
 from match_graph.training.loop import train_step
+from match_graph.training.models import find_model
 
 #: Batches that all competitors take turns on.
 NUM_BATCHES = 20
@@ -43,6 +45,11 @@ class Trainer:
     """
 
     def __init__(self, bench: Bench, by_rows: bool = True, alone: bool = True) -> None:
+        if not find_model(bench.config).is_neural:
+            raise ConfigError(
+                f"The speed of training steps is measured of a network, found model.encoder="
+                f"{bench.config.model.encoder}; choose another."
+            )
         run = self.run = open_bench(bench, alone)
         self.config, self.model = bench.config.train, run.make_model()
         self.fabric = run.fabric

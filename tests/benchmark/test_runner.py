@@ -19,6 +19,7 @@ from filelock import FileLock
 import match_graph as mg
 from match_graph.benchmark import Experiment, read_results, run_benchmark
 from match_graph.benchmark.plan import make_plan
+from match_graph.benchmark.results import write_results
 from match_graph.benchmark.runner import choose_rows
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.io import Reporter
@@ -354,6 +355,34 @@ def test_run_benchmark_keeps_other_seeds_as_measures_are_added(
     ]  # fmt: skip
     assert results.is_finished
     assert not capsys.readouterr().err
+
+
+def test_run_benchmark_forgets_refusals_of_changed_data(make_experiment, tmp_path: Path) -> None:
+    """Of seeds that are not planned now: what was no row of the data then may be one."""
+    out, root = tmp_path / "out", tmp_path / "root"
+    rows = [
+        {"name": "prior", "encoder": "prior"},
+        {"name": "No-{field}", "encoder": "tfidf_linear", "ablation": ["no-{field}"]},
+        {"name": "coloured", "encoder": "tfidf_linear", "ablation": ["no-colour"]},
+    ]
+    common = {"rows": rows, "reference": None}
+    run_benchmark(make_experiment(**common, runs=2), out, root, rows=["prior"])
+    results = read_results(out)
+    cells = [
+        cell.model_copy(update={"status": "failed", "reason": "It broke."})
+        if cell.row.startswith("No-")
+        else cell
+        for cell in results.cells
+    ]
+    write_results(out, results.model_copy(update={"cells": cells}))
+    documents = {
+        split: [{key: value for key, value in one.items() if key != "venue"} for one in some]
+        for split, some in toy_documents().items()
+    }
+    write_match_folder(tmp_path / "toy", documents)
+    shutil.rmtree(out / "cells")
+    again = run_benchmark(make_experiment(**common, runs=1), out, root, rows=["prior"])
+    assert {cell.seed for cell in again.cells} == {0}
 
 
 def test_run_benchmark_keeps_no_cells_that_were_only_planned(

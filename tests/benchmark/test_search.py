@@ -21,6 +21,7 @@ from match_graph.benchmark.trial import SECONDS, read_pruned, watch_trial
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.io import Reporter
 from match_graph.io.cluster import Cluster
+from match_graph.runs.record import find_git_hash
 from match_graph.testing import toy_documents, write_match_folder
 
 optuna = pytest.importorskip("optuna", reason="no Optuna (extra: tune)")
@@ -342,6 +343,8 @@ def test_run_search_drops_no_trials_of_other_rows(make_search, tmp_path: Path) -
         with pytest.raises(CheckpointError, match="has trials of 'a' with others"):
             run_search(make_search(rows=others, **common), out, root, rows=["b"])
     assert before == ((out / RECORDS).read_bytes(), (out / TUNED).read_bytes())
+    run_search(make_search(rows=rows, **common), out, root, rows=["b"])  # goes on as it began
+    assert pd.read_csv(out / RECORDS)["row"].tolist() == ["a", "b"]
 
 
 def test_run_search_tells_of_unequal_budgets(make_search, tmp_path: Path, capsys) -> None:
@@ -355,7 +358,8 @@ def test_run_search_tells_of_unequal_budgets(make_search, tmp_path: Path, capsys
     assert "warning: rows have different numbers of trials, not equal budgets: a 2, b 1\n" in (
         capsys.readouterr().err
     )
-    assert pd.read_csv(out / RECORDS)["commit"].nunique() <= 1  # none outside a checkout
+    commits = {*pd.read_csv(out / RECORDS)["commit"].dropna()}
+    assert commits == {find_git_hash()} - {None}  # none outside a checkout
 
 
 def test_run_search_leaves_out_rows_that_make_no_sense(make_search, tmp_path: Path, capsys) -> None:

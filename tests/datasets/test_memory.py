@@ -153,7 +153,8 @@ def test_BuiltFolder_refuses_to_build_again(synthetic: Synthetic, option: str) -
 
 
 @pytest.mark.parametrize(
-    "option", [{"hierarchy": "ignore"}, {"tokenizer": "regex"}, {"fields": ["venue"]}]
+    "option",
+    [{"hierarchy": "ignore"}, {"tokenizer": "regex"}, {"fields": ["venue"]}, {"fields": []}],
 )
 def test_BuiltFolder_refuses_to_make_another_graph(synthetic: Synthetic, option) -> None:
     """By name, with where to give it instead."""
@@ -162,6 +163,8 @@ def test_BuiltFolder_refuses_to_make_another_graph(synthetic: Synthetic, option)
         ConfigError, match=f"^A built folder, .* but data.{name} would make another"
     ):
         open_dataset(str(synthetic.built), **option)
+    same = {"hierarchy": "use", "tokenizer": "whitespace", "fields": None}
+    assert open_dataset(str(synthetic.built), **same).tokenizer == "whitespace"
 
 
 def test_BuiltFolder_of_another_format_is_one_sentence(toy: Corpus, tmp_path: Path) -> None:

@@ -194,8 +194,12 @@ def test_Evaluator_takes_arrays_in_any_order_of_memory() -> None:
     assert Evaluator("ranking").eval({**inputs, "ranked": turned}) == (
         Evaluator("ranking").eval(inputs)
     )
-    with pytest.raises(GraphError, match=r"^'ranked' must hold numbers, found an array of <U1\.$"):
-        Evaluator("ranking").eval({**inputs, "ranked": np.full((3, 5), "a")})
+    scalar = {"num_labels": np.array(int(inputs["num_labels"]))} if "num_labels" in inputs else {}
+    assert Evaluator("ranking").eval({**inputs, **scalar}) == Evaluator("ranking").eval(inputs)
+    for odd, kind in ((np.full((3, 5), "a"), "<U1"), (ranked.astype(">i8"), ">i8")):
+        fault = f"^'ranked' must hold numbers, found an array of {kind}"
+        with pytest.raises(GraphError, match=fault):
+            Evaluator("ranking").eval({**inputs, "ranked": odd})
 
 
 def test_Evaluator_nothing_given() -> None:

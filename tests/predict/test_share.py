@@ -292,8 +292,7 @@ def test_remove_paths_of_nested_settings() -> None:
     """Options and own files; names of the hub, with a slash, stay."""
     options = {"files": ["/home/me/a.csv", "b.csv"], "pattern": "a/b"}
     config = Config(dataset="/home/me/data").change("data", options=options)
-    changes = {"init": "word_vectors", "word_vectors": "/home/v.txt"}
-    config = config.change("model", encoder="/home/me/mine.py:Mine", **changes)
+    config = config.change("model", encoder="/home/me/mine.py:Mine", word_vectors="/home/v.txt")
     found = remove_paths(config)
     assert found.dataset == "data"
     assert found.data.options == {"files": ["a.csv", "b.csv"], "pattern": "a/b"}

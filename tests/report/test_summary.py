@@ -227,6 +227,10 @@ def test_summarize_costs_are_of_one_device() -> None:
     rows = find(cells)  # five of nine are on the GPU
     assert (rows["same"].train_seconds, rows["same"].peak_mib) == (11.0, 8_000.0)
     assert f"seeds 0, 1, 2 ran on CPU: {tail} Tensor 9." in rows["MATCH"].notes
+    threads = {"processor": "x86_64", "threads": 8}
+    cells = [cell.model_copy(update={"device": threads}) for cell in cells if cell.row != "MATCH"]
+    notes = find([*cells, *(move(cell) for cell in results.find_cells("toy", "MATCH"))])["MATCH"]
+    assert f"seeds 0, 1, 2 ran on CPU: {tail} CPU with 8 threads." in notes.notes
 
 
 def test_summarize_model_columns_are_read_from_resolved_settings() -> None:
