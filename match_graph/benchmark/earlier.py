@@ -65,7 +65,7 @@ class EarlierCells:
         return mine == describe_result(cell.config, left)
 
     def stays(self, cell: Cell) -> bool:
-        """True if a cell that failed, or was refused, still says so: of the same row and data."""
+        """True if a failed or refused cell is of a row and data of the plan."""
         record, there = self.here.get(cell.dataset), self.there[cell.dataset]
         if record is not None and (
             record.checksum != there.checksum or cell.row not in [row.name for row in record.rows]

@@ -155,7 +155,7 @@ def open_searches(
 
 
 def begin(plan: Plan, search: RowSearch) -> None:
-    """Notes what the trials of a new search have in common, and its first trial."""
+    """Notes what the trials of a search have in common, and the first of a new one."""
     row, study = search.row, search.study
     study.set_user_attr(_IDENTITY, _identify(plan, row, search.space))
     if not study.get_trials(deepcopy=False):

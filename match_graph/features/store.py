@@ -102,7 +102,7 @@ def open_features(
 
 
 def _share_content(source: Path, made: Path) -> None:
-    """Links features to a store's that are the same, as those that were kept from memory."""
+    """Replaces a copy of features that another store keeps by a hard link to them."""
     is_kept = source.name == _X and is_there(source.with_name(MANIFEST))
     if is_kept and filecmp.cmp(source, made, shallow=False):
         made.unlink()

@@ -350,14 +350,14 @@ def _list_documents(documents: Any) -> list[Any]:
 
 
 def _warn_of_unread(documents: Sequence[Any], fields: list[str], by_default: bool) -> None:
-    """Names the keys of documents that are no fields; none where no field is read by choice."""
+    """Warns of keys of documents that are not read, unless no field is read by choice."""
     if not fields and not by_default:
         return
     keys = {str(key) for one in documents if isinstance(one, Mapping) for key in one}
     if unread := sorted(keys - {*KEYS, *fields}):
         warnings.warn(
-            f"the keys {shorten(unread)} of documents are not read; fields names the metadata that "
-            f"are, [] none",
+            f"the keys {shorten(unread)} of documents are not read; name those that are metadata "
+            f"in fields, or give fields=[] for none",
             stacklevel=3,
         )
 

@@ -79,7 +79,7 @@ def measure_speed(
     busy: int = 0,
     reporter: Reporter | None = None,
 ) -> Iterator[Speed]:
-    """Measures one stage, or ``all`` of this data set, but those that it or the model refuses.
+    """Measures one stage, or with ``all`` every stage that the data set and the model have.
 
     Args:
         stage: Stage: a name in `SPEED_STAGES`, or ``all`` but those of other processes or of

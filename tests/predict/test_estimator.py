@@ -95,7 +95,7 @@ def test_match_classifier_ignores_a_hierarchy_by_setting() -> None:
 def test_match_classifier_warns_of_keys_that_it_does_not_read() -> None:
     """Where no field is named, and where one is forgotten; not where none is read by choice."""
     for fields, unread in ((None, [*TOY_FIELDS]), (TOY_FIELDS[:1], TOY_FIELDS[1:])):
-        with pytest.warns(UserWarning, match="of documents are not read; fields names") as caught:
+        with pytest.warns(UserWarning, match="of documents are not read; name those") as caught:
             make(encoder="prior", fields=fields).fit(DOCUMENTS, LABELS)
         assert all(f"'{name}'" in str(caught[0].message) for name in unread)
     make(encoder="prior", fields=[]).fit(DOCUMENTS, LABELS)
