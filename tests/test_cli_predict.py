@@ -102,7 +102,10 @@ FORMAT = "The documents must be in the MATCH format: docs.jsonl"
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (LINES + b'{"paper": "x"}\n', f"{FORMAT}:4: 'text' must be a string, found nothing."),
+        (
+            LINES + b'{"paper": "x"}\n',
+            f"{FORMAT}:4: 'text' must be a string, found nothing; give \"\" where there is none.",
+        ),
         (b'{"text": 5}\n', f"{FORMAT}:1: 'text' must be a string, found the number 5."),
         (
             LINES + b'\n{"text": "", "author": [["x"]]}\n',

@@ -85,8 +85,8 @@ def test_Maple_taxonomy_with_a_self_loop_is_refused(tmp_path: Path) -> None:
     write_json(tmp_path / "raw/maple/json/Art", **{"taxonomy.txt": "11 12\n12 12\n"})
     assert refusal(tmp_path) == (
         "The corpus 'maple' must be consistent: the label hierarchy must be acyclic, but "
-        "12 -> 12 is a cycle (taxonomy.txt:2); remove one of these edges, or set "
-        "data.hierarchy=ignore."
+        "12 -> 12 is a cycle (taxonomy.txt:2); remove one of these edges, or leave the "
+        "hierarchy out (data.hierarchy=ignore)."
     )
     assert [path.suffix for path in (tmp_path / "built").iterdir()] == [".lock"]
 

@@ -169,8 +169,8 @@ def test_OpenAlex_self_loop_among_concepts_is_refused(root: Path, tmp_path: Path
     path = write(tmp_path / "concepts.jsonl", [make_concept(2, 1), loop])
     assert refusal(root, labels="concepts", concepts=str(path)) == (
         "The corpus 'openalex' must be consistent: the label hierarchy must be acyclic, but "
-        "C3 -> C3 is a cycle (concepts.jsonl:2); remove one of these edges, or set "
-        "data.hierarchy=ignore."
+        "C3 -> C3 is a cycle (concepts.jsonl:2); remove one of these edges, or leave the "
+        "hierarchy out (data.hierarchy=ignore)."
     )
 
 

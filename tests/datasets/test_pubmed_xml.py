@@ -237,8 +237,8 @@ def test_PubMedXml_hierarchy_with_a_self_loop_is_refused(folder: Path) -> None:
         file.write("Ear;A01.1.1\n")
     assert refusal(folder) == (
         "The corpus 'pubmed-xml' must be consistent: the label hierarchy must be acyclic, but "
-        "D1 -> D1 is a cycle (mtrees2020.bin:6); remove one of these edges, or set "
-        "data.hierarchy=ignore."
+        "D1 -> D1 is a cycle (mtrees2020.bin:6); remove one of these edges, or leave the "
+        "hierarchy out (data.hierarchy=ignore)."
     )
 
 

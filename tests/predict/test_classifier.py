@@ -242,7 +242,7 @@ def test_load_folder_in_the_match_format(tmp_path: Path, small_settings) -> None
 @pytest.mark.parametrize(
     ("document", "fault"),
     [
-        ({"venue": "v"}, "'text' must be a string, found nothing."),
+        ({"venue": "v"}, "'text' must be a string, found nothing; give \"\" where there is none."),
         ({"text": ["a"]}, "'text' must be a string, found the list [\"a\"]."),
         (
             {"text": "a", "author": {"name": "x"}},
