@@ -45,8 +45,12 @@ class EarlierCells:
             return False
         if cell.dataset not in self.here:
             return self._has_row(cell)
-        is_of_it = self.here[cell.dataset].checksum == self.there[cell.dataset].checksum
-        return cell.key[:2] in self.planned and is_of_it and self._is_planned(cell)
+        return cell.key[:2] in self.planned and self._is_of_data(cell) and self._is_planned(cell)
+
+    def _is_of_data(self, cell: Cell) -> bool:
+        """True if the data set of a cell is the planned one, or is not planned."""
+        there = self.there[cell.dataset]
+        return self.here.get(cell.dataset, there).checksum == there.checksum
 
     def _is_planned(self, cell: Cell) -> bool:
         """True if settings, features and files of a cell are those of its row, if that is planned.
@@ -66,12 +70,7 @@ class EarlierCells:
 
     def stays(self, cell: Cell) -> bool:
         """True if a failed or refused cell is of a row and data of the plan."""
-        record, there = self.here.get(cell.dataset), self.there[cell.dataset]
-        if record is not None and (
-            record.checksum != there.checksum or cell.row not in [row.name for row in record.rows]
-        ):
-            return False
-        return self._has_row(cell)
+        return self._is_of_data(cell) and self._has_row(cell)
 
     def _has_row(self, cell: Cell) -> bool:
         """True if the experiment has the cell's row as the file says it, whatever its data."""

@@ -157,7 +157,8 @@ def open_searches(
 def begin(plan: Plan, search: RowSearch) -> None:
     """Notes what the trials of a search have in common, and the first of a new one."""
     row, study = search.row, search.study
-    study.set_user_attr(_IDENTITY, _identify(plan, row, search.space))
+    if _IDENTITY not in study.user_attrs:
+        study.set_user_attr(_IDENTITY, _identify(plan, row, search.space))
     if not study.get_trials(deepcopy=False):
         cells = (plan.planners[record.name].plan_trial(record, row, "") for record in plan.datasets)
         configs = [cell.config.model_dump(mode="json") for cell in cells]

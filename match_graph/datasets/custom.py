@@ -23,7 +23,7 @@ from match_graph.datasets.options import (
 from match_graph.datasets.partitions import PartitionReader
 from match_graph.errors import CorpusError
 from match_graph.io.csv_lines import read_csv_rows
-from match_graph.io.json_lines import describe, read_id, read_json_lines, read_values
+from match_graph.io.json_lines import as_whole, describe, read_id, read_json_lines, read_values
 from match_graph.io.partition import Partition, split_lines
 from match_graph.io.source import (
     Sources,
@@ -342,8 +342,7 @@ class TableReader:
     def _read_cell(self, row: Mapping[str, Any], name: str, place: str) -> str:
         """Text of a cell; empty where it is missing or has no column."""
         value = row.get(self.columns[name][0]) if name in self.columns else None
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
+        value = as_whole(value)
         if value is not None and (isinstance(value, bool) or not isinstance(value, str | int)):
             self.builder.fail(
                 f"{place}: '{self.columns[name][0]}' must be a string, found {describe(value)}."

@@ -15,7 +15,7 @@ from match_graph.corpus_builder import CorpusBuilder
 from match_graph.datasets.custom import TableConfig, TableReader
 from match_graph.datasets.hetero_parts import to_array
 from match_graph.errors import CorpusError, list_faults
-from match_graph.io.json_lines import read_values
+from match_graph.io.json_lines import as_whole, read_values
 from match_graph.typing import DOCUMENT, LABEL
 
 #: (child, parent) pairs, as a frame of these columns or as tuples.
@@ -139,7 +139,7 @@ def _simplify(value: Any) -> Any:
     if value is None or value is pd.NA or value is pd.NaT:
         return None
     if isinstance(value, float):  # in pandas whole numbers too, where some are missing
-        return None if np.isnan(value) else int(value) if value.is_integer() else value
+        return None if np.isnan(value) else as_whole(value)
     if isinstance(value, date):
         return value.isoformat()[:10]
     return value.item() if isinstance(value, np.generic) else value

@@ -20,8 +20,6 @@ _STEERING = re.compile(
 #: What a cell begins with that spreadsheets take for a formula. Source: OWASP, CSV injection,
 #: https://owasp.org/www-community/attacks/CSV_Injection.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-
-
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#~$!&])")
 
 

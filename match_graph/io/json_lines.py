@@ -198,12 +198,15 @@ def read_values(value: Any) -> list[str] | None:
     """
     values = value if isinstance(value, list) else [] if value is None else [value]
     if not all(map(_is_value, values)):
-        values = [
-            int(item) if isinstance(item, float) and item.is_integer() else item for item in values
-        ]
+        values = [*map(as_whole, values)]
         if not all(map(_is_value, values)):
             return None
     return [str(item) for item in values if item != ""]
+
+
+def as_whole(value: Any) -> Any:
+    """A whole number for one in floating point, 2005 for 2005.0; other values as they are."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _is_value(value: Any) -> bool:

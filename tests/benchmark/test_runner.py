@@ -342,7 +342,7 @@ def test_run_benchmark_other_data_sets_are_kept_beside(
 def test_run_benchmark_keeps_other_seeds_as_measures_are_added(
     make_experiment, tmp_path: Path, capsys
 ) -> None:
-    """Where they have the measure, and as rows are added; none waits that was never run."""
+    """Cells of other seeds stay if they have the added measure; no cell is left waiting."""
     out, root = tmp_path / "out", tmp_path / "root"
     rows = [{"name": "prior", "encoder": "prior"}]
     common = {"reference": None, "measures": ["P@1"]}
@@ -358,7 +358,7 @@ def test_run_benchmark_keeps_other_seeds_as_measures_are_added(
 
 
 def test_run_benchmark_forgets_refusals_of_changed_data(make_experiment, tmp_path: Path) -> None:
-    """Of seeds that are not planned now: what was no row of the data then may be one."""
+    """Failed and refused cells of other seeds go when the checksum of the data changes."""
     out, root = tmp_path / "out", tmp_path / "root"
     rows = [
         {"name": "prior", "encoder": "prior"},
@@ -388,7 +388,7 @@ def test_run_benchmark_forgets_refusals_of_changed_data(make_experiment, tmp_pat
 def test_run_benchmark_keeps_no_cells_that_were_only_planned(
     make_experiment, tmp_path: Path
 ) -> None:
-    """Of seeds that a larger call had planned, a smaller one forgets what was not run."""
+    """Cells that an earlier call with more seeds planned but did not run are dropped."""
     out, root = tmp_path / "out", tmp_path / "root"
     rows = [{"name": name, "encoder": "prior"} for name in ("a", "b")]
     run_benchmark(make_experiment(rows=rows, reference=None, runs=2), out, root, rows=["a"])

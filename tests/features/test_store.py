@@ -101,7 +101,7 @@ def test_find_nodes_is_the_inverse_of_ids(order: list[int], others: int) -> None
 def test_open_features_stores_once_what_was_in_memory(
     synthetic: Synthetic, vectors: np.ndarray, tmp_path: Path
 ) -> None:
-    """What is kept of it is a link; a file of another folder is copied."""
+    """Features given in memory are hard-linked; those of a user's file are copied."""
     kept = make_features(vectors, synthetic, "document", tmp_path).path
     again = open_features(FeatureSource(path=str(kept)), synthetic, "document", tmp_path)
     assert again.path != kept

@@ -76,7 +76,7 @@ def test_open_table_takes_numeric_columns(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [None, "row"])
 def test_open_table_leaves_out_the_index_of_pandas(tmp_path: Path, name: str | None) -> None:
-    """Of a shuffled frame it is a column of the file, which would be the order of the rows."""
+    """The index that pandas writes as a column of the Parquet file is no feature."""
     frame = (
         pd.DataFrame(VALUES, columns=["a", "b", "c"]).assign(id=IDS).iloc[::-1].rename_axis(name)
     )

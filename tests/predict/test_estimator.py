@@ -93,7 +93,7 @@ def test_match_classifier_ignores_a_hierarchy_by_setting() -> None:
 
 
 def test_match_classifier_warns_of_keys_that_it_does_not_read() -> None:
-    """Where no field is named, and where one is forgotten; not where none is read by choice."""
+    """A warning names unread keys without `fields` or with some; `fields=[]` gives no warning."""
     for fields, unread in ((None, [*TOY_FIELDS]), (TOY_FIELDS[:1], TOY_FIELDS[1:])):
         with pytest.warns(UserWarning, match="of documents are not read; name those") as caught:
             make(encoder="prior", fields=fields).fit(DOCUMENTS, LABELS)
@@ -348,7 +348,7 @@ def test_match_classifier_pickle(tmp_path: Path) -> None:
     other = copy.deepcopy(estimator)
     del estimator
     assert not folder.exists()
-    for found in (pickle.loads(content), other):
+    for found in (pickle.loads(content), other):  # made above, so safe to load
         assert (found.predict_proba(DOCUMENTS) == wanted).all()
         assert found.folder_.is_dir()
         assert found.folder_ != folder
@@ -361,7 +361,7 @@ def test_match_classifier_pickle_of_a_relative_folder(tmp_path: Path, monkeypatc
     estimator = make(folder="mine").fit(DOCUMENTS, LABELS)
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path / "other")
-    found = pickle.loads(pickle.dumps(estimator))
+    found = pickle.loads(pickle.dumps(estimator))  # made here, so safe to load
     assert (found.predict_proba(DOCUMENTS) == estimator.predict_proba(DOCUMENTS)).all()
     shutil.rmtree(estimator.folder_)
     with pytest.raises(CheckpointError, match=r"there is no folder '.*mine' any more; restore it"):

@@ -190,7 +190,7 @@ def test_measure_speed_all_measures_every_stage_of_the_data_set(
 def test_measure_speed_all_goes_on_behind_a_refused_stage(
     synthetic: Synthetic, small_settings, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    """Of data without a hierarchy the other stages are measured."""
+    """Without a label hierarchy `all` leaves out hypernymy and measures every other stage."""
     called: list[str] = []
     for name in {*SPEED_STAGES} - {"hypernymy"}:
         monkeypatch.setitem(
