@@ -83,6 +83,7 @@ def read_cell(planned: PlannedCell, out: Path, experiment: Experiment) -> Cell:
         "parameters": record.get("parameters"),
         "peak_mib": record["peak_memory_mib"],
         "device": record["device"],
+        "versions": {**record["versions"], "python": record["python"]},
         "git": record["git"],
         "vectors_from": source,
         "network_share": record.get("network_share"),

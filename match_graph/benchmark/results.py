@@ -60,6 +60,7 @@ class Cell(StrictModel):
     device: dict[str, Any] = Field(
         {}, description="hardware: processor, threads, and cuda if it is used"
     )
+    versions: dict[str, str] = Field({}, description="versions of packages, and of Python")
     git: str | None = None
     vectors_from: str | None = Field(
         None, description="key of the cell that pre-trained its vectors"
@@ -127,7 +128,7 @@ class DatasetRecord(StrictModel):
 
 
 class Machine(StrictModel):
-    """Machine and software of a benchmark."""
+    """Machine and software of the last call of a benchmark; each cell has its own."""
 
     platform: str
     processor: str

@@ -1,6 +1,7 @@
 """Tables of a benchmark as Markdown, CSV and LaTeX: the best bold, stars, 95 % intervals."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -147,21 +148,32 @@ def _list_p_values(name: str, test: Comparison | None) -> dict[str, object]:
 
 
 def _describe_setting(results: Results, record: DatasetRecord) -> str:
-    experiment, machine = results.experiment, results.machine
+    experiment = results.experiment
     sizes = ", ".join(f"{number:,} {split}" for split, number in record.documents.items())
     budget = "" if record.epochs is None else f" Epochs of every network: {record.epochs}."
-    processor = ", ".join([f"{machine.cores} cores ({machine.processor})", *machine.gpus])
     cells = [cell for cell in results.cells if cell.dataset == record.name]
     seeds = sorted({cell.seed for cell in cells})  # those of earlier calls too
-    finished = sum(cell.status == "done" for cell in cells)
-    commits = sorted({commit or "unknown" for commit in _list_commits(results, record)})
-    versions = f"commit{'s' * (len(commits) > 1)} {', '.join(commits) or 'unknown'}"
+    finished = [cell for cell in cells if cell.status == "done"]
+    devices = [
+        [str(cell.device[kind]) for kind in ("processor", "cuda") if kind in cell.device]
+        for cell in finished
+    ]
+    versions = [cell.versions.get("torch", "") for cell in finished]
     return (
         f"{sizes} documents, {record.num_labels:,} labels; measured on {experiment.split}. "
-        f"Seeds {', '.join(map(str, seeds))}; {finished} runs are finished.{budget} "
-        f"{results.updated}, {processor}, torch {machine.versions.get('torch', '?')}, "
-        f"{versions}, data {record.checksum[:12]}."
+        f"Seeds {', '.join(map(str, seeds))}; {len(finished)} runs are finished.{budget} "
+        f"{results.updated}, processor {_count_names(map(' with '.join, devices))}, "
+        f"torch {_count_names(versions)}, commit {_count_names(_list_commits(results, record))}, "
+        f"data {record.checksum[:12]}."
     )
+
+
+def _count_names(names: Iterable[str | None]) -> str:
+    """Distinct names, the most frequent first, with their numbers if there are several."""
+    counts = Counter(name or "unknown" for name in names).most_common()
+    if len(counts) < 2:
+        return counts[0][0] if counts else "unknown"
+    return ", ".join(f"{name} ({number})" for name, number in counts)
 
 
 def _list_commits(results: Results, record: DatasetRecord) -> list[str | None]:

@@ -70,6 +70,24 @@ def test_write_tables_seeds_of_a_table_are_those_of_its_runs(tmp_path: Path) -> 
     assert "Seeds 0, 1, 2; 9 runs are finished." in (tmp_path / "tables" / "toy.md").read_text()
 
 
+def test_write_tables_names_where_its_runs_were_made(tmp_path: Path) -> None:
+    """Processor, GPU, torch and commit of the runs, not of the last call; counts if several."""
+    results = make_results()
+    [first, *others] = results.cells
+    first = first.model_copy(
+        update={
+            "device": {"processor": "x86_64 AVX512", "cuda": "NVIDIA H100", "threads": 1},
+            "versions": {"torch": "2.11.0"},
+        }
+    )
+    here = {"device": {"processor": "x86_64", "threads": 1}, "versions": {"torch": "2.13.0"}}
+    others = [cell.model_copy(update={**here, "git": "1a2b"}) for cell in others]
+    write_tables(tmp_path, results.model_copy(update={"cells": [first, *others]}))
+    text = (tmp_path / "tables" / "toy.md").read_text().replace("\\", "")
+    assert "processor x86_64 (8), x86_64 AVX512 with NVIDIA H100 (1), torch 2.13.0 (8)," in text
+    assert "commit 1a2b (8), unknown (1), data abcdef." in text
+
+
 def test_write_tables_files_hold_the_same_numbers(tmp_path: Path) -> None:
     """Markdown and LaTeX with 4 digits, CSV with all."""
     values = spread()
