@@ -18,15 +18,31 @@ from match_graph.io.run_folder import LEVELS, METRICS, VECTORS
 from match_graph.runs import Run
 from match_graph.runs.readers import read_history, read_metrics, read_record
 from match_graph.runs.start import start_run
+from match_graph.typing import Split
 
 
-def run_cell(work: Work) -> None:
-    """Runs all stages of a cell in its run folder; finished ones are kept."""
-    if (work.out / work.cell.folder / METRICS).is_file():
+def run_cell(work: Work, split: Split = "test") -> None:
+    """Runs all stages of a cell in its run folder; finished ones are kept.
+
+    Args:
+        work: Work order.
+        split: Split of the experiment; test is not read for another.
+    """
+    if is_evaluated(work.out / work.cell.folder, split):
         return
     run = open_cell(work, work.cell, work.vectors)
     run.train()
-    run.evaluate()
+    run.evaluate(with_test=split == "test")
+
+
+def is_evaluated(folder: Path, split: Split) -> bool:
+    """Whether a run folder has measures of a split, or a broken file of them."""
+    if not (folder / METRICS).is_file():
+        return False
+    try:
+        return split in read_metrics(folder)
+    except CheckpointError:  # as `read_cell` will say
+        return True
 
 
 def open_cell(work: Work, cell: PlannedCell, vectors: Path | None) -> Run:

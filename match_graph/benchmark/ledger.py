@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from match_graph.benchmark.cell import make_cell, read_cell
+from match_graph.benchmark.cell import is_evaluated, make_cell, read_cell
 from match_graph.benchmark.earlier import EarlierCells
 from match_graph.benchmark.plan import Plan, PlannedCell
 from match_graph.benchmark.results import (
@@ -25,7 +25,7 @@ from match_graph.config import FeatureSource
 from match_graph.errors import CheckpointError, MatchGraphError
 from match_graph.features import identify_features
 from match_graph.io.progress import Reporter
-from match_graph.io.run_folder import CONFIG, METRICS, RECORD
+from match_graph.io.run_folder import CONFIG, RECORD
 from match_graph.runs.folder import advise, find_difference, open_run_folder
 from match_graph.runs.inputs import find_changed_inputs, hash_inputs
 from match_graph.runs.readers import read_record
@@ -66,7 +66,7 @@ class Ledger:
         if (self.out / RESULTS).is_file():
             self._read_earlier()
         for planned in self.plan.cells:
-            if (self.out / planned.folder / METRICS).is_file():
+            if is_evaluated(self.out / planned.folder, self.plan.experiment.split):
                 self.read(planned)
 
     def _check_folder(self, planned: PlannedCell, folder: Path) -> None:

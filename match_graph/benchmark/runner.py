@@ -4,6 +4,7 @@ import os
 import shlex
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 from match_graph.benchmark.cell import find_vectors, run_cell
@@ -219,7 +220,7 @@ class _Benchmark:
             vectors=find_vectors(planned, self.plan.cells, self.out),
             threads=self.plan.experiment.threads,
             environment=find_environment(self.cluster),
-            function=run_cell,
+            function=partial(run_cell, split=self.plan.experiment.split),
         )
 
     def _finish(self, planned: PlannedCell, reason: str | Exception) -> None:

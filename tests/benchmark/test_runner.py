@@ -24,6 +24,8 @@ from match_graph.benchmark.runner import choose_rows
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.io import Reporter
 from match_graph.io.files import write_json
+from match_graph.io.run_folder import MODEL
+from match_graph.runs.readers import read_metrics
 from match_graph.runs.record import describe_processor
 from match_graph.testing import toy_documents, write_match_folder
 
@@ -523,6 +525,25 @@ def test_run_benchmark_stopped_cell_is_known_without_results(
     (out / "results.json").unlink()
     (cell,) = run_benchmark(experiment, out, root).cells
     assert (cell.status, cell.resumed) == ("done", True)
+
+
+def test_run_benchmark_reads_test_only_for_a_table_of_test(make_experiment, tmp_path: Path) -> None:
+    """A table of validation has no test figures; one of test, later, trains nothing again."""
+    out, root, rows = tmp_path / "out", tmp_path / "root", [match_row()]
+    [first] = run_benchmark(
+        make_experiment(runs=1, rows=rows, reference=None, split="valid"), out, root
+    ).cells
+    assert [*first.metrics] == ["valid"]
+    assert [*read_metrics(out / first.folder)] == ["valid"]
+    trained = (out / first.folder / MODEL).stat().st_mtime_ns
+    [second] = run_benchmark(make_experiment(runs=1, rows=rows, reference=None), out, root).cells
+    assert (second.status, [*second.metrics]) == ("done", ["valid", "test"])
+    assert second.metrics["valid"] == first.metrics["valid"]
+    assert (out / second.folder / MODEL).stat().st_mtime_ns == trained
+    [third] = run_benchmark(
+        make_experiment(runs=1, rows=rows, reference=None, split="valid"), out, root
+    ).cells
+    assert third.metrics == second.metrics  # kept, as it is there
 
 
 def test_run_benchmark_one_benchmark_at_a_time(make_experiment, tmp_path: Path) -> None:
