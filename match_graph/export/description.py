@@ -100,7 +100,7 @@ def _describe_features(source: Source, run: str | Path | None) -> list[str]:
         return [f"`x` holds the features of the data, float32: {widths}."]
     channels = next(iter(source.features.values())).size(1)
     origin = "trained for this export" if run is None else "of a run"
-    seen = source.options.include_labels != "none" or run is not None
+    seen = source.options.include_labels != "none"
     return [
         f"`x` holds pre-trained unit vectors of {channels} channels, {origin}. Nodes that are too "
         f"rare for one have zeros. A document's is the normalised mean of those of its words and "

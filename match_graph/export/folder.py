@@ -180,9 +180,25 @@ def _resolve(
         faults.append(
             f"--run gives vectors for --features pretrained, found --features {options.features}."
         )
+    taught = _find_taught(options.features, run, config)
+    if options.include_labels == "none" and taught:
+        faults.append(
+            f"--include-labels none must leave out what gold labels teach, but {taught} have "
+            f"learned from those of training documents; choose other --features, or "
+            f"--include-labels train."
+        )
     if faults:
         raise ConfigError(list_faults("The options of an export must fit its target", faults))
     return options
+
+
+def _find_taught(features: str, run: str | Path | None, config: Config) -> str:
+    """Features that gold labels have taught, by name; empty without any."""
+    if features == "pretrained" and run is not None:
+        return "the vectors of a run"
+    if features == "data" and any(one.neighbors for one in config.data.features.values()):
+        return "features of predicted neighbours"
+    return ""
 
 
 def _check_folder(out: Path, overwrite: bool) -> None:

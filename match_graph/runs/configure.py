@@ -125,16 +125,24 @@ def settle_config(config: Config, dataset: CorpusDataset) -> Config:
 
 
 def check_drop_fields(config: Config, data: Graph) -> None:
-    """Checks that the fields to leave out are fields of the data set.
+    """Checks that the fields to leave out are fields of the data set, and make no features.
 
     Raises:
-        ConfigError: One is not.
+        ConfigError: One is not, or features learn from the citations that are left out.
     """
     fields = metadata_fields(data)
     if missing := [name for name in config.data.drop_fields if name not in fields]:
         raise ConfigError(
             f"data.drop_fields must name metadata fields of the data set, found {missing}; "
             f"choose from {fields}."
+        )
+    predicts = any(source.neighbors for source in config.data.features.values())
+    hides = CITATION_FIELD in config.data.drop_fields and CITES in view_graph(data).edge_types
+    if predicts and hides:
+        raise ConfigError(
+            f"Features of predicted neighbours learn from citations, but '{CITATION_FIELD}', of "
+            f"which these are made, is left out; leave out data.features.*.neighbors too, or keep "
+            f"the field."
         )
 
 
@@ -166,20 +174,8 @@ def resolve_ablations(config: Config, data: Graph) -> Config:
                 f"An ablation must leave out what the data set or the model has, one of {choices}, "
                 f"found '{name}'; {suggest(name, choices)}."
             )
-    _check_neighbors(config, data)
+    check_drop_fields(config, data)  # those of ablations too
     return config
-
-
-def _check_neighbors(config: Config, data: Graph) -> None:
-    """Checks that features are not made from citations that the run leaves out."""
-    predicts = any(source.neighbors for source in config.data.features.values())
-    hides = CITATION_FIELD in config.data.drop_fields and CITES in view_graph(data).edge_types
-    if predicts and hides:
-        raise ConfigError(
-            f"Features of predicted neighbours learn from citations, but this run leaves out "
-            f"'{CITATION_FIELD}', of which these are made; leave out data.features.*.neighbors "
-            f"too, or keep the field."
-        )
 
 
 def _leave_out_fields(config: Config, name: str, left_out: list[str], fields: list[str]) -> Config:

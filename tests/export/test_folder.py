@@ -486,6 +486,43 @@ def test_export_dataset_target_and_choices_that_do_not_exist(
     assert not list(tmp_path.iterdir())
 
 
+def test_export_dataset_without_labels_takes_nothing_they_taught(
+    toy_dataset: MatchFolder, tmp_path: Path
+) -> None:
+    """Vectors of a run and of predicted neighbours would let gold labels in by the back door."""
+    near = load_config(settings=["data.features.document={latent: 4, neighbors: 2}"])
+    cases = [
+        ({"features": "pretrained"}, {"run": tmp_path}, "the vectors of a run"),
+        ({"features": "data"}, {"config": near}, "features of predicted neighbours"),
+    ]
+    for chosen, given_to, name in cases:
+        options = ExportOptions(include_labels="none", **chosen)
+        message = refusal(
+            toy_dataset, "pyg", tmp_path / "out", options, error=ConfigError, **given_to
+        )
+        assert message.endswith(
+            f"--include-labels none must leave out what gold labels teach, but {name} have "
+            f"learned from those of training documents; choose other --features, or "
+            f"--include-labels train."
+        )
+    assert not list(tmp_path.iterdir())
+
+
+def test_export_dataset_refuses_neighbours_of_citations_left_out(
+    toy_dataset: MatchFolder, tmp_path: Path
+) -> None:
+    """As a run does: features are kept by their source, whatever fields are hidden."""
+    settings = ["data.features.document={latent: 4, neighbors: 2}", "data.drop_fields=[reference]"]
+    message = refusal(
+        toy_dataset, "pyg", tmp_path / "out", config=load_config(settings=settings),
+        error=ConfigError,
+    )  # fmt: skip
+    assert message.startswith(
+        "Features of predicted neighbours learn from citations, but 'reference', of which these "
+        "are made, is left out;"
+    )
+
+
 # Real data --------------------------------------------------------------------------------------
 
 

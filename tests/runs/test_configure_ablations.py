@@ -141,8 +141,8 @@ def test_resolve_ablations_refuses_neighbours_without_citations(
     """Features are made of the whole data set: what is left out would come in by them."""
     near = "data.features.document={latent: 16, neighbors: 5}"
     assert refusal(data, name, settings=(near,)).startswith(
-        "Features of predicted neighbours learn from citations, but this run leaves out "
-        "'reference', of which these are made; leave out"
+        "Features of predicted neighbours learn from citations, but 'reference', of which these "
+        "are made, is left out; leave out data.features.*.neighbors too"
     )
     own = "data.features.document={latent: 16}"
     assert resolve(data, name, settings=(own,)).data.drop_fields
