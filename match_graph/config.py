@@ -61,8 +61,8 @@ class FeatureSource(StrictModel):
     )  # fmt: skip
     earlier: bool | None = Field(
         None,
-        description="with neighbors: no document that is later; needs times. Vectors of "
-        "labels are those of all training documents",
+        description="with neighbors: no document that is later; needs times. What "
+        "predicts them, and vectors of labels, are of all training documents",
     )
     column: list[str] | None = Field(
         None, description="text, name, definition, id, or several joined; none: text, else name"

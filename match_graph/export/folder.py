@@ -192,7 +192,7 @@ def _resolve(
     return options
 
 
-def _find_taught(features: str, run: str | Path | None, config: Config) -> str:
+def _find_taught(features: str | None, run: str | Path | None, config: Config) -> str:
     """Features that gold labels have taught, by name; empty without any."""
     if features == "pretrained" and run is not None:
         return "the vectors of a run"

@@ -16,7 +16,7 @@ from match_graph.corpus import WORD_PATTERN
 from match_graph.datasets import CorpusDataset
 from match_graph.errors import CorpusError
 from match_graph.features.latent import LatentTexts
-from match_graph.features.neighbors import FittedDocuments, NeighborPredictor, link_documents
+from match_graph.features.neighbors import NeighborPredictor, link_documents
 from match_graph.features.table import FeatureTable, count_rows
 from match_graph.features.text_embedder import TextEmbedder
 from match_graph.io.files import read_tensors, reading
@@ -24,6 +24,8 @@ from match_graph.typing import DOCUMENT, LABEL, MASKS
 
 #: Parts of the names of tensors in a file.
 _LATENT, _NEIGHBORS = "latent.", "neighbors."
+#: Folds of training documents, whose neighbours are predicted from the others.
+_NUM_FOLDS = 5
 
 
 class TextVectors:
@@ -118,7 +120,7 @@ def make_text_vectors(
         embedder.prepare(texts)
     own = embedder or _fit_latent(source, dataset, node_type, texts)
     fitted = _fit_neighbors(source, dataset, texts, own) if source.neighbors else None
-    made = TextVectors(own, None if fitted is None else fitted.predictor)
+    made = TextVectors(own, None if fitted is None else fitted.predictors[0])
 
     def read() -> Iterator[NDArray[np.float16]]:
         step = count_rows(len(texts), made.width)
@@ -146,23 +148,22 @@ def _fit_latent(
 
 
 class _Fitted(NamedTuple):
-    """A fitted predictor and what it knows of training documents."""
+    """Predictors of neighbours: of all training documents, and without each fold of them."""
 
-    predictor: NeighborPredictor
-    documents: FittedDocuments
-    row: Tensor  # [num_documents], row of a training document, -1 of others
+    predictors: list[NeighborPredictor]
+    which: Tensor  # [num_documents], predictor of a document; 0, of all, but in training
+    itself: Tensor  # [num_documents], the candidate that it is, -1 for none
     time: Tensor | None
 
     def aggregate(self, nodes: Tensor, x: Tensor) -> Tensor:
         """Neighbours' mean vectors of documents of the data set, [B, F]."""
-        row = self.row[nodes]
-        known = row >= 0
+        which, itself = self.which[nodes], self.itself[nodes]
         time = None if self.time is None else self.time[nodes]
-        found = torch.zeros(len(nodes), self.predictor.width)
-        for chosen in (known, ~known):
+        found = torch.zeros(len(nodes), self.predictors[0].width)
+        for number in which.unique().tolist():
+            chosen = which == number
             at = None if time is None else time[chosen]
-            fitted = self.documents.rows(row[chosen].numpy()) if chosen is known else None
-            found[chosen] = self.predictor.aggregate(x[chosen], at, fitted)
+            found[chosen] = self.predictors[number].aggregate(x[chosen], at, itself[chosen])
         return found
 
 
@@ -175,20 +176,22 @@ def _fit_neighbors(
     documents = dataset.documents(MASKS["train"])
     x = _scale(own.embed([texts[one] for one in documents.tolist()]))
     links, candidates = link_documents(dataset, documents)
-    gold, row = links[:, : dataset.num_labels], torch.full((len(texts),), -1)
+    row, itself = torch.zeros(len(texts), dtype=torch.int64), torch.full((len(texts),), -1)
     row[documents] = torch.arange(len(documents))
-    total = torch.from_numpy((gold.T @ x.numpy()).astype(np.float32))  # of each label's documents
-    vectors = torch.cat([normalize(total, dim=1), x[row[candidates]]])
-    itself = torch.full((len(documents),), -1)
-    itself[row[candidates]] = torch.arange(len(candidates)) + dataset.num_labels
+    itself[candidates] = torch.arange(len(candidates)) + dataset.num_labels
     time = dataset.graph.node_tensor(DOCUMENT, "time") if source.earlier else None
     limits = None
     if time is not None:
         always = time.min().expand(dataset.num_labels)
         limits = torch.cat([always, time[candidates]])
-    predictor, leverage = NeighborPredictor.fit(x, links, vectors, source.neighbors or 0, limits)
-    learned = FittedDocuments(links, leverage, itself, total.norm(dim=1))
-    return _Fitted(predictor, learned, row, time)
+    fold = torch.arange(len(documents)) % _NUM_FOLDS
+    predictors = NeighborPredictor.fit(
+        x, links, x[row[candidates]], source.neighbors or 0, limits, fold
+    )
+    which = torch.zeros(len(texts), dtype=torch.int64)
+    if len(predictors) > 1:
+        which[documents] = fold + 1
+    return _Fitted(predictors, which, itself, time)
 
 
 def _check_neighbors(source: FeatureSource, dataset: CorpusDataset, node_type: str) -> None:

@@ -209,6 +209,17 @@ def _refuse(name: str, part: str, found: str) -> NoReturn:
     raise ConfigError(f"The ablation '{name}' leaves out {part}, but {found}; run without it.")
 
 
+def _check_temporal(config: Config) -> None:
+    """Checks that no predicted neighbour is later where no document that is reached may be."""
+    sources = config.data.features.items()
+    if config.data.temporal and (late := [k for k, v in sources if v.neighbors and not v.earlier]):
+        raise ConfigError(
+            f"With data.temporal no document may be seen by an earlier one, but predicted "
+            f"neighbours of data.features.{late[0]} may be later; set "
+            f"data.features.{late[0]}.earlier=true, or leave out neighbors."
+        )
+
+
 def resolve_config(config: Config, dataset: CorpusDataset) -> Config:
     """Fills in the settings that depend on the corpus, so that the run's file is complete.
 
@@ -222,8 +233,10 @@ def resolve_config(config: Config, dataset: CorpusDataset) -> Config:
 
     Raises:
         ConfigError: An encoder, a head or one of their settings is unknown; hypernymy in the output
-            space is asked for with a label tree.
+            space is asked for with a label tree; predicted neighbours may be later than
+            ``data.temporal`` allows.
     """
+    _check_temporal(config)
     graph = dataset.graph
     train_documents = dataset.documents(MASKS["train"])
     num_train, num_valid = len(train_documents), len(dataset.documents(MASKS["valid"]))

@@ -11,20 +11,32 @@ from hypothesis import strategies as st
 from scipy import sparse
 from torch.nn.functional import normalize
 
+from match_graph.config import FeatureSource
 from match_graph.datasets import from_frames, open_dataset
-from match_graph.features import NeighborPredictor
+from match_graph.features import NeighborPredictor, open_features
 from match_graph.features import neighbors as neighbors_module
-from match_graph.features.neighbors import FittedDocuments, leave_out, link_documents
+from match_graph.features.neighbors import link_documents
 from match_graph.typing import MASKS
 
 
-def draw_case(seed: int, n: int = 12, width: int = 3, num_nodes: int = 7):
-    """Documents of unit length, their neighbours, and vectors of the candidates."""
+def draw_case(seed: int, n: int = 12, width: int = 3, num_labels: int = 3, num_documents: int = 4):
+    """Documents of unit length, their neighbours, and vectors of the candidates among documents."""
     generator = np.random.default_rng(seed)
     x = normalize(torch.from_numpy(generator.normal(size=(n, width))).float(), dim=1)
-    links = sparse.csr_matrix((generator.random((n, num_nodes)) < 0.3).astype(float))
-    vectors = normalize(torch.from_numpy(generator.normal(size=(num_nodes, width))).float(), dim=1)
-    return x, links, vectors
+    shape = (n, num_labels + num_documents)
+    links = sparse.csr_matrix((generator.random(shape) < 0.3).astype(float))
+    return x, links, x[:num_documents]
+
+
+def naive_vectors(x: np.ndarray, links: np.ndarray, documents: np.ndarray) -> np.ndarray:
+    """Vectors of the candidates: the mean direction of each label's documents, and documents."""
+    labels = []
+    for column in links.T[: links.shape[1] - len(documents)]:
+        total = sum(
+            (value * one for value, one in zip(column, x, strict=True)), np.zeros(x.shape[1])
+        )
+        labels.append(total / max(np.linalg.norm(total), 1e-12))
+    return np.vstack([*labels, documents])
 
 
 def naive_scores(x: np.ndarray, links: np.ndarray, new: np.ndarray) -> np.ndarray:
@@ -47,75 +59,95 @@ def naive_mean(scores: np.ndarray, vectors: np.ndarray, number: int) -> np.ndarr
 @given(st.integers(0, 10**6), st.integers(1, 9))
 def test_NeighborPredictor_of_new_documents_equals_a_naive_loop(seed: int, number: int) -> None:
     """Scores by one system of equations per candidate; mean of the best with positive scores."""
-    x, links, vectors = draw_case(seed)
+    x, links, documents = draw_case(seed)
     links.data[:] = np.random.default_rng(seed).random(links.nnz)  # no two candidates are equal
     new = draw_case(seed + 1, n=4)[0]
-    predictor, _ = NeighborPredictor.fit(x, links, vectors, number)
-    scores = naive_scores(x.numpy(), links.toarray(), new.double().numpy())
-    expected = naive_mean(scores, vectors.double().numpy(), number)
+    [predictor] = NeighborPredictor.fit(x, links, documents, number)
+    known, dense = x.double().numpy(), links.toarray()
+    scores = naive_scores(known, dense, new.double().numpy())
+    expected = naive_mean(scores, naive_vectors(known, dense, documents.numpy()), number)
     torch.testing.assert_close(
         predictor.aggregate(new).double(), torch.from_numpy(expected), atol=2e-4, rtol=0
     )
 
 
-@given(st.integers(0, 10**6))
-def test_leave_out_equals_fitting_without_the_document(seed: int) -> None:
-    """Each training document is scored by a model of the other ones."""
-    x, links, vectors = draw_case(seed)
-    predictor, leverage = NeighborPredictor.fit(x, links, vectors, 3)
-    rows = torch.cat([x, torch.full((len(x), 1), 0.1)], dim=1)
-    found = leave_out(rows @ predictor.weight, links, leverage)
-    for document in range(len(x)):
-        rest = np.arange(len(x)) != document
-        one = x[document : document + 1].double().numpy()
-        expected = naive_scores(x.numpy()[rest], links.toarray()[rest], one)
-        np.testing.assert_allclose(found[document : document + 1], expected, atol=2e-4)
-
-
 @given(st.integers(0, 10**6), st.booleans())
-def test_NeighborPredictor_of_fitted_documents_leaves_each_out(seed: int, alone: bool) -> None:
-    """Each training document gets what it would as a new one: it is no candidate, and its vector is
-    in none of its labels', also where a label has no other document."""
+def test_NeighborPredictor_fit_leaves_each_fold_out(seed: int, alone: bool) -> None:
+    """A training document gets what it would as a new one, had its fold not been there; it is no
+    neighbour of itself. A label whose documents are all in its fold is none either."""
     n, num_labels = 8, 3
-    x, links, _ = draw_case(seed, n, width=3, num_nodes=num_labels + n)
+    x, links, _ = draw_case(seed, n, num_labels=num_labels, num_documents=n)
     dense = links.toarray()
     if alone:
         dense[:, 0] = np.arange(n) == 2
-    total = dense[:, :num_labels].T @ x.double().numpy()
-    vectors = torch.from_numpy(np.vstack([total, x])).float()
-    number = num_labels + n  # all with a positive score, so that no tie decides
-    predictor, leverage = NeighborPredictor.fit(
-        x, sparse.csr_matrix(dense), normalize(vectors, dim=1), number
-    )
-    fitted = FittedDocuments(
-        sparse.csr_matrix(dense), leverage, torch.arange(n) + num_labels,
-        torch.from_numpy(np.linalg.norm(total, axis=1)).float(),
-    )  # fmt: skip
-    found = predictor.aggregate(x, None, fitted)
+    fold, number = torch.arange(n) % 3, num_labels + n  # all of them, so that no tie decides
+    _, *folds = NeighborPredictor.fit(x, sparse.csr_matrix(dense), x, number, fold=fold)
+    assert len(folds) == 3
     for document in range(n):
-        rest = np.arange(n) != document
-        known = dense[rest][:, np.concatenate([np.ones(num_labels, bool), rest])]
-        others = x[torch.from_numpy(rest)].double().numpy()
-        nodes = np.vstack([known[:, :num_labels].T @ others, others])
-        nodes /= np.maximum(np.linalg.norm(nodes, axis=1, keepdims=True), 1e-12)
-        scores = naive_scores(others, known, x[document : document + 1].double().numpy())
-        expected = naive_mean(scores, nodes, number)
-        np.testing.assert_allclose(found[document : document + 1], expected, atol=2e-3)
+        one = slice(document, document + 1)
+        found = folds[document % 3].aggregate(x[one], None, torch.tensor([document + num_labels]))
+        rest = (fold != document % 3).numpy()
+        others, known = x.double().numpy()[rest], dense[rest]
+        scores = naive_scores(others, known, x[one].double().numpy())
+        scores[0, document + num_labels] = 0
+        vectors = naive_vectors(others, known, x.double().numpy())
+        np.testing.assert_allclose(found, naive_mean(scores, vectors, number), atol=2e-3)
+
+
+def probe(features: np.ndarray, labels: np.ndarray) -> float:
+    """How well a linear model reads labels out of features of other documents: mean AUC."""
+    rows = np.hstack([features, np.ones((len(features), 1))])
+    half, found = np.arange(len(rows)) % 2 == 0, []
+    for chosen in (half, ~half):
+        known = rows[chosen]
+        gram = known.T @ known + 1e-3 * np.eye(rows.shape[1])
+        scores = rows[~chosen] @ np.linalg.solve(gram, known.T @ labels[chosen])
+        for column, gold in zip(scores.T, labels[~chosen].T, strict=True):
+            higher = column[gold > 0][:, None] > column[gold == 0][None, :]
+            found.append(higher.mean())
+    return float(np.mean(found))
+
+
+def test_make_text_vectors_training_features_hide_own_labels(tmp_path: Path) -> None:
+    """With random labels a linear model reads them out of features by leave-one-out, in which each
+    document's labels are what is missing, and hardly out of ours by folds."""
+    generator = np.random.default_rng(0)
+    n, num_labels, width = 1000, 10, 32
+    gold = generator.random((n, num_labels)) < 0.2
+    words = [f"w{number}" for number in range(100)]
+    rows = [
+        (f"d{number}", "train", " ".join(generator.choice(words, 12)),
+         [f"l{label}" for label in np.flatnonzero(gold[number])])
+        for number in range(n)
+    ]  # fmt: skip
+    frame = pd.DataFrame(rows, columns=["id", "split", "text", "label"])
+    dataset = open_dataset(from_frames(frame, columns={"split": "split"}), root=tmp_path)
+    source = FeatureSource(latent=width, neighbors=5)
+    x = open_features(source, dataset, "document", tmp_path).x.double().numpy()
+    labels = np.array(dataset.targets.to_sparse(torch.arange(n)).todense(), dtype=float)
+    folded = probe(x, labels)
+    own = x[:, :width] / np.linalg.norm(x[:, :width], axis=1, keepdims=True)
+    left_out = np.vstack([
+        naive_mean(
+            naive_scores(np.delete(own, one, 0), np.delete(labels, one, 0), own[one : one + 1]),
+            naive_vectors(own, labels, np.zeros((0, width))), 5,
+        )
+        for one in range(n)
+    ])  # fmt: skip
+    assert 0.4 < folded < 0.57 < 0.62 < probe(np.hstack([own, left_out]), labels)
 
 
 def test_NeighborPredictor_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of rows in the fit, and of scores."""
-    x, links, vectors = draw_case(0)
-    whole, leverage = NeighborPredictor.fit(x, links, vectors, 3)
-    itself, length = torch.full((12,), -1), torch.rand(4) + 1
-    expected = whole.aggregate(x, None, FittedDocuments(links, leverage, itself, length))
+    x, links, documents = draw_case(0)
+    fold, itself = torch.arange(12) % 2, torch.arange(12) % 7
+    whole = NeighborPredictor.fit(x, links, documents, 3, fold=fold)
+    expected = [one.aggregate(x, None, itself) for one in whole]
     monkeypatch.setattr(neighbors_module, "_BLOCK_ROWS", 5)
     monkeypatch.setattr(neighbors_module, "_BLOCK_SCORES", 20)
-    blocked, other = NeighborPredictor.fit(x, links, vectors, 3)
-    torch.testing.assert_close(other, leverage)
-    fitted = FittedDocuments(links, other, itself, length)
-    torch.testing.assert_close(blocked.aggregate(x, None, fitted), expected)
-    assert whole.aggregate(x[:0]).shape == (0, 3)
+    blocked = NeighborPredictor.fit(x, links, documents, 3, fold=fold)
+    torch.testing.assert_close([one.aggregate(x, None, itself) for one in blocked], expected)
+    assert whole[0].aggregate(x[:0]).shape == (0, 3)
 
 
 def test_NeighborPredictor_neighbours_are_no_later() -> None:
@@ -123,7 +155,7 @@ def test_NeighborPredictor_neighbours_are_no_later() -> None:
     x = torch.eye(3)
     links = sparse.csr_matrix(np.array([[1.0, 0], [1, 1], [0, 1]]))
     time = torch.tensor([0, 2])
-    predictor, _ = NeighborPredictor.fit(x, links, torch.eye(2, 3), 2, time)
+    [predictor] = NeighborPredictor.fit(x, links, torch.eye(2, 3), 2, time)
     early, late = predictor.aggregate(x[1:2].expand(2, -1), torch.tensor([1, 2]))
     assert early.tolist() == [1.0, 0.0, 0.0]
     assert (late[:2] > 0.5).all()
@@ -131,15 +163,15 @@ def test_NeighborPredictor_neighbours_are_no_later() -> None:
 
 
 def test_NeighborPredictor_round_trip() -> None:
-    x, links, vectors = draw_case(3)
-    predictor, _ = NeighborPredictor.fit(x, links, vectors, 3, torch.arange(7))
+    x, links, documents = draw_case(3)
+    [predictor] = NeighborPredictor.fit(x, links, documents, 3, torch.arange(7))
     again = NeighborPredictor.from_tensors(predictor.to_tensors())
     assert torch.equal(
         again.aggregate(x, torch.arange(12)), predictor.aggregate(x, torch.arange(12))
     )
     tensors = predictor.to_tensors()
     with pytest.raises(ValueError, match="not of its candidates"):
-        NeighborPredictor.from_tensors({**tensors, "vectors": tensors["vectors"][1:]})
+        NeighborPredictor.from_tensors({**tensors, "labels": tensors["labels"][1:]})
 
 
 def test_link_documents_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -162,6 +162,20 @@ def test_derive_valid_documents_validation_sample_where_would() -> None:
     assert [derive_valid_documents(number) for number in (0, 2_976, 70_534)] == [1, 2_976, 10_000]
 
 
+def test_resolve_config_temporal_refuses_later_neighbours(synthetic: Synthetic) -> None:
+    """What stands in features would be seen, whatever subgraphs reach."""
+    near = "data.features.document={latent: 4, neighbors: 2, earlier: %s}"
+    with pytest.raises(ConfigError) as caught:
+        resolve_config(load_config(None, [near % "false", "data.temporal=true"]), synthetic)
+    assert str(caught.value) == (
+        "With data.temporal no document may be seen by an earlier one, but predicted neighbours of "
+        "data.features.document may be later; set data.features.document.earlier=true, or leave "
+        "out neighbors."
+    )
+    for settings in ([near % "true", "data.temporal=true"], [near % "false"]):
+        assert resolve_config(load_config(None, settings), synthetic).data.features
+
+
 def test_resolve_config_head_is_named(synthetic: Synthetic) -> None:
     """The one that fits the encoder, unless it is given; so that config.yaml says which it was."""
     for settings, head in (
