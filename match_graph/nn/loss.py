@@ -148,7 +148,7 @@ def hypernymy_parameter_penalty(
     with the Laplacian :math:`\Delta` of the label edges: no difference is stored per edge.
 
     Source: equation 18 of MATCH, https://arxiv.org/abs/2102.07349 (a = 1). Differs from the
-    authors' release, where the term has no gradient.
+    authors' release, where the term is commented out.
 
     Args:
         label_weight: Parameters of each label, [L, C], floating point.

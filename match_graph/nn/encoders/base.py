@@ -44,7 +44,7 @@ class Encoder(nn.Module):
     The model owns the embedding: an encoder uses it and must not register it. It may cite its
     ``paper`` and offer ``presets`` by name: dotted keys of the whole configuration, which
     ``--preset NAME`` puts below the user's own. "paper" is that of the comparison in MATCH, "own"
-    that of the encoder's own paper.
+    that of the encoder's own paper, or of public code of it.
 
     Args:
         embedding: Embedding layer of the token space.

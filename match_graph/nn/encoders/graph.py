@@ -25,11 +25,11 @@ class GraphEncoder(Encoder):
     Words and metadata start from their embedded tokens, documents from the mean of theirs and from
     their features, so that a document that lies at the rim, or is isolated, says what it is about;
     one linear map and a learned vector for each node type follow. Reverse edges are added to the
-    sampled graph.
-    Each layer is followed by GELU, dropout, residual and LayerNorm; the last one computes
-    documents only, and each one only those nodes that a later one reads. A document's state is
-    that of all layers, the start included, joined: jumping knowledge (Xu et al. 2018,
-    https://arxiv.org/abs/1806.03536), so that its own text is not smoothed away.
+    sampled graph. Each layer is followed by GELU, dropout, residual and LayerNorm, the same for
+    all, so that encoders differ in their messages alone; the last one computes documents only, and
+    each one only those nodes that a later one reads. A document's state is that of all layers, the
+    start included, joined: jumping knowledge (Xu et al. 2018, https://arxiv.org/abs/1806.03536), so
+    that its own text is not smoothed away.
     """
 
     class Config(StrictModel):

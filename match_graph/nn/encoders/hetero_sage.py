@@ -17,7 +17,8 @@ class HeteroSageEncoder(GraphEncoder):
     """The mean of the neighbours by each edge type, mapped, added to the node's own state, mapped.
 
     Source: Hamilton et al. 2017, https://arxiv.org/abs/1706.02216; the results are averaged over
-    the edge types, where the paper knows one.
+    the edge types, where the paper knows one, and states are not scaled to unit length, but by
+    LayerNorm as in every graph encoder here.
     """
 
     paper: ClassVar[str] = "Hamilton et al., NeurIPS 2017, https://arxiv.org/abs/1706.02216"

@@ -46,14 +46,17 @@ class MatchEncoder(Encoder):
       a better one, which are 5 epochs of MAG-CS.
     - ``train.clip_norm``: the highest bound of the release, whose bound is 5 times the largest of
       the last five norms.
-    - ``position_channels``: not given; the release adds learned codes instead.
+    - ``position_channels``: not given; the release adds learned codes instead. A code is 3.7 long
+      beside words and metadata of length 1, as in the release's start it is .6.
     - sign: minus the Riemannian gradient; the paper prints plus, which would raise the loss.
     - step: without the release's factor, 1 minus a cosine, which the paper does not have.
     - vectors: training starts from the pre-trained ones; the release overwrites them at random.
     - LayerNorm: as the paper has it; in the release it does nothing.
     - layers: 3, then equation 16; the release has a fourth and a linear layer with ELU after it.
-    - hypernymy: both terms have gradients, as the paper has it; in the release neither has.
-    - dropout: not on attention weights, on which the release has it too.
+    - hypernymy: both terms, as the paper has it; in the release that of parameters is commented out
+      and the other has no gradient.
+    - dropout: not on attention weights and position codes, on which the release has it too.
+    - draws: queries, keys and values as one matrix, 30 % smaller than the release's three.
     """
 
     class Config(StrictModel):

@@ -23,8 +23,9 @@ class StarTransformerEncoder(TextEncoder):
     https://arxiv.org/abs/1902.09113. The relay starts from the mean of the tokens; a document's
     state is the relay plus the maximum of the satellites. Each cycle has weights of its own, as in
     the public implementations. The first and the last token are neighbours, as in the paper; the
-    implementations put zeros there. A document without tokens is a relay alone, which starts from
-    zero.
+    implementations put zeros there. Position codes are sinusoidal, where the paper's are learned,
+    and part of the relay's start, which has none in NeuralClassifier. The head is linear; the
+    authors' has a hidden layer. A document without tokens is a relay alone, which starts from zero.
     """
 
     class Config(TextEncoder.Config):

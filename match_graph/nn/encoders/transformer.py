@@ -24,13 +24,14 @@ class TransformerEncoder(TextEncoder):
     """The encoder of Vaswani et al. 2017, averaged over the tokens of each document.
 
     Source: section 3 of https://arxiv.org/abs/1706.03762; the mean as compared in MATCH, after
-    NeuralClassifier. Sinusoidal position codes are added to the words, none to metadata. Dropout
-    acts on the residual branches and on embeddings (``model.embedding_dropout``), not on attention
-    weights. A document without tokens has the state zero.
+    NeuralClassifier, which divides by the padded length, where this is the true one. Sinusoidal
+    position codes are added to the words, none to metadata. Dropout acts on the residual branches
+    and on embeddings (``model.embedding_dropout``), not on attention weights. A document without
+    tokens has the state zero.
     """
 
     class Config(TextEncoder.Config):
-        """Settings; the defaults are those of the encoder of MATCH, for comparison."""
+        """Settings; 3 layers and 2 heads as the paper's MATCH, whose default here is one layer."""
 
         num_layers: NumLayers = Field(3, description="number of Transformer layers")
         num_heads: NumHeads = 2

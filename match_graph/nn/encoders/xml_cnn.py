@@ -24,8 +24,8 @@ class XmlCnnEncoder(TextEncoder):
     Every document has as many responses as tokens, whatever the filter's width: it is zero beyond
     both ends. Chunks are those of `torch.nn.AdaptiveMaxPool1d` over the document's true length, so
     they overlap in documents shorter than p; the paper's public implementations pool over padding
-    up to a fixed length. A document without tokens pools zeros. ReLU follows the maximum, which
-    gives the same and costs less.
+    up to a fixed length, and CorNet draws filters a seventh as large. A document without tokens
+    pools zeros. ReLU follows the maximum, which gives the same and costs less.
     """
 
     class Config(TextEncoder.Config):

@@ -90,7 +90,9 @@ EXCEPTIONS = {
     "train.clip_norm": 5 * 15_809,
     "model.encoder_config.position_channels": 28,
 }
-NO_SETTINGS = {"sign", "step", "vectors", "LayerNorm", "layers", "hypernymy", "dropout"}
+NO_SETTINGS = {
+    "sign", "step", "vectors", "LayerNorm", "layers", "hypernymy", "dropout", "draws",
+}  # fmt: skip
 #: CorNet's configure/models, but for what MATCH says of all that it compares (section 4.1).
 CORNET = {
     "model.channels": 100, "pretrain.channels": 100, "train.batch_size": 256,
@@ -119,11 +121,11 @@ VALUES: dict[tuple[str, str], Mapping[str, Any]] = {
     ("transformer", "paper"): NEURAL_CLASSIFIER,
     ("xml_cnn", "own"): {
         "model.channels": 300, "train.batch_size": 20, "train.epochs": 100, "train.average": 0.0,
-        "train.schedule": "constant",
+        "train.schedule": "constant", "model.encoder_config.dropout": 0.0,
     },
     ("mesh_probe_net", "own"): {
         "model.channels": 355, "train.batch_size": 340, "train.epochs": 5, "train.average": 0.0,
-        "train.schedule": "linear", "train.warmup": 0.2, "train.weight_decay": 1e-10,
+        "train.schedule": "linear", "train.warmup": 0.2, "train.weight_decay": 0.0,
     },
     ("attention_xml", "own"): {
         "model.channels": 300, "train.batch_size": 40, "train.epochs": 30, "train.average": 0.5,
@@ -135,7 +137,8 @@ VALUES: dict[tuple[str, str], Mapping[str, Any]] = {
     },
     ("star_transformer", "own"): {
         "model.channels": 300, "train.batch_size": 128, "train.average": 0.0,
-        "train.learning_rate": 1e-4, "train.schedule": "constant",
+        "train.learning_rate": 1e-4, "train.schedule": "constant", "train.epochs": 50,
+        "train.weight_decay": 0.0,
     },
     ("transformer", "own"): {
         "model.channels": 512, "model.scale_embedding": True, "train.average": 0.0,
