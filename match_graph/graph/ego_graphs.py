@@ -125,7 +125,7 @@ class EgoGraphs:
         )
         sampler = self._make_token_sampler(graph)
         self._tokens, self._seed_tokens = _FirstTokens(sampler, space), sampler
-        self._attributes = _Attributes(graph, self.sampler)
+        self._attributes = _Attributes(graph, self.sampler, reachable is None)
         self._temporal = temporal
         if temporal and self._attributes.time is None:
             raise ConfigError(
@@ -197,12 +197,19 @@ class _Attributes:
     Args:
         graph: A built graph.
         sampler: Sampler of the subgraphs, for their node and edge types.
+        transductive: Whether nodes that no training document has show their features; else these
+            are zero, as in predictions, which do not know such nodes.
     """
 
-    def __init__(self, graph: GraphView, sampler: NeighborhoodSampler) -> None:
+    def __init__(
+        self, graph: GraphView, sampler: NeighborhoodSampler, transductive: bool = True
+    ) -> None:
         self._num_documents = graph.num_nodes(DOCUMENT)
         x = {name: graph.node_tensor(name, "x") for name in sampler.num_nodes}
         self._x = {name: values for name, values in x.items() if values is not None}
+        for name in () if transductive else self._x:
+            if (count := graph.node_tensor(name, "train_count")) is not None:  # descending
+                self._x[name] = self._x[name][: int((count > 0).sum())]
         attr = {name: graph.edge_tensor(name, "edge_attr") for name in sampler.edge_types}
         self._edge_attr = {name: values for name, values in attr.items() if values is not None}
         self.time = graph.node_tensor(DOCUMENT, "time")

@@ -43,7 +43,8 @@ class RunFinish(RunInputs):
         Args:
             model: Model from `load_model`, on the run's device.
             held_out: Whether to blend and calibrate each validation document by the other folds
-                (cross-fitting).
+                (cross-fitting). The folds' calibrations are of logits that are blended by the share
+                of all documents, one number, which is in steps of .1.
         """
         folds = self._valid_folds() if held_out else None
         if self.config.model.blend:

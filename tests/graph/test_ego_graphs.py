@@ -214,6 +214,23 @@ def test_EgoGraphs_features_edge_attributes_times_follow(rich_data: HeteroData) 
     assert "edge_attr" not in graph[CITES]
 
 
+@pytest.mark.parametrize("transductive", [True, False])
+def test_EgoGraphs_unseen_nodes_have_no_features(rich_data: HeteroData, transductive: bool) -> None:
+    """An author of no training document is as in a prediction, which does not know them."""
+    unseen = rich_data["author"].train_count == 0
+    assert unseen.any()
+    reachable = None if transductive else rich_data[DOCUMENT].train_mask
+    graphs = EgoGraphs(
+        rich_data, NeighborhoodConfig(metadata=[-1]), TokenSpace.from_data(rich_data), reachable
+    )
+    authors = graphs.sample(torch.arange(int(rich_data[DOCUMENT].num_nodes)))["author"]
+    found = authors.x[unseen[authors.n_id]]
+    assert len(found)
+    assert bool((found == 0).all()) != transductive
+    seen = authors.n_id[~unseen[authors.n_id]]
+    assert torch.equal(authors.x[~unseen[authors.n_id]], rich_data["author"].x[seen])
+
+
 def test_EgoGraphs_mapped_features_are_read_by_row(rich_data: HeteroData, tmp_path: Path) -> None:
     """From a file, of which the graph holds a map."""
     x = rich_data[DOCUMENT].x.numpy()
