@@ -70,8 +70,9 @@ class SplitConfig(StrictModel):
     """Options of data sets whose files do not give splits: each document's follows from it alone.
 
     Without ``train_until`` the SHA-256 of the seed and the text decides, 8 : 1 : 1 as in the paper
-    (https://arxiv.org/abs/2102.07349): equal texts fall into one split, so that no test document
-    has its twin in training. Documents without text are told apart by their ids.
+    (https://arxiv.org/abs/2102.07349): equal texts fall into one split. Those that differ in
+    blanks, case or a full stop may not: how many documents have the words of a training document is
+    counted and said (twins). Documents without text are told apart by their ids.
 
     With ``train_until`` the date decides: train up to it, valid up to ``valid_until``, then test;
     each date counts as a whole, "2015" until its last day, that of a document too. Without
