@@ -46,8 +46,8 @@ class MatchEncoder(Encoder):
       a better one, which are 5 epochs of MAG-CS.
     - ``train.clip_norm``: the highest bound of the release, whose bound is 5 times the largest of
       the last five norms.
-    - ``position_channels``: not given; the release adds learned codes instead. A code is 3.7 long
-      beside words and metadata of length 1, as in the release's start it is .6.
+    - ``position_channels``: not given; the release adds learned codes instead. A code has length
+      3.7 beside words and metadata of length 1; the release's start at .6, beside words of less.
     - sign: minus the Riemannian gradient; the paper prints plus, which would raise the loss.
     - step: without the release's factor, 1 minus a cosine, which the paper does not have.
     - vectors: training starts from the pre-trained ones; the release overwrites them at random.
