@@ -48,6 +48,7 @@ class MatchEncoder(Encoder):
       the last five norms.
     - ``position_channels``: not given; the release adds learned codes instead. A code has length
       3.7 beside words and metadata of length 1; the release's start at .6, beside words of less.
+      With ``model.scale_embedding=true`` learning starts earlier (experiments/encoders).
     - sign: minus the Riemannian gradient; the paper prints plus, which would raise the loss.
     - step: without the release's factor, 1 minus a cosine, which the paper does not have.
     - vectors: training starts from the pre-trained ones; the release overwrites them at random.
