@@ -81,7 +81,7 @@ def test_load_preset_config_file_settings_win_file_may_name(tmp_path: Path) -> N
     assert config.model.channels == config.pretrain.channels == 300
     assert config.model.encoder_config == {
         "metadata": False, "widths": [2, 4, 8], "num_filters": 7, "num_chunks": 2,
-        "bottleneck": 512, "dropout": 0.3,
+        "bottleneck": 512, "dropout": 0.0,
     }  # fmt: skip
     assert XmlCnnEncoder.presets["own"]["model.encoder_config"]["num_chunks"] == 32
 
@@ -120,7 +120,7 @@ def test_load_preset_config_resolved_settings_hold_every_number(synthetic: Synth
     resolved = config.model
     assert resolved.encoder_config == {
         "metadata": False, "widths": [2, 4, 8], "num_filters": 32, "num_chunks": 32,
-        "bottleneck": 512, "dropout": 0.3,
+        "bottleneck": 512, "dropout": 0.0,
     }  # fmt: skip
     assert find_model(config).complete() == resolved
 
