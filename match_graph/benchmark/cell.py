@@ -36,7 +36,7 @@ def run_cell(work: Work, split: Split = "test") -> None:
 
 
 def is_evaluated(folder: Path, split: Split) -> bool:
-    """Whether a run folder has measures of a split, or a broken file of them."""
+    """True if a run has been evaluated on a split; also if its ``metrics.json`` is broken."""
     if not (folder / METRICS).is_file():
         return False
     try:

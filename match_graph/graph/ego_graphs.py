@@ -201,9 +201,7 @@ class _Attributes:
             are zero, as in predictions, which do not know such nodes.
     """
 
-    def __init__(
-        self, graph: GraphView, sampler: NeighborhoodSampler, transductive: bool = True
-    ) -> None:
+    def __init__(self, graph: GraphView, sampler: NeighborhoodSampler, transductive: bool) -> None:
         self._num_documents = graph.num_nodes(DOCUMENT)
         x = {name: graph.node_tensor(name, "x") for name in sampler.num_nodes}
         self._x = {name: values for name, values in x.items() if values is not None}

@@ -125,7 +125,7 @@ def settle_config(config: Config, dataset: CorpusDataset) -> Config:
 
 
 def check_drop_fields(config: Config, data: Graph) -> None:
-    """Checks that the fields to leave out are fields of the data set, and make no features.
+    """Checks that dropped fields exist, and that no features are learned from them.
 
     Raises:
         ConfigError: One is not, or features learn from the citations that are left out.
@@ -210,7 +210,7 @@ def _refuse(name: str, part: str, found: str) -> NoReturn:
 
 
 def _check_temporal(config: Config) -> None:
-    """Checks that no predicted neighbour is later where no document that is reached may be."""
+    """Checks that with ``data.temporal`` predicted neighbours are earlier documents too."""
     sources = config.data.features.items()
     if config.data.temporal and (late := [k for k, v in sources if v.neighbors and not v.earlier]):
         raise ConfigError(

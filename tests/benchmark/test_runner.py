@@ -528,7 +528,7 @@ def test_run_benchmark_stopped_cell_is_known_without_results(
 
 
 def test_run_benchmark_reads_test_only_for_a_table_of_test(make_experiment, tmp_path: Path) -> None:
-    """A table of validation has no test figures; one of test, later, trains nothing again."""
+    """Cells of ``split: valid`` have no test measures; a table of test adds them, untrained."""
     out, root, rows = tmp_path / "out", tmp_path / "root", [match_row()]
     [first] = run_benchmark(
         make_experiment(runs=1, rows=rows, reference=None, split="valid"), out, root

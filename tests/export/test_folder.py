@@ -489,7 +489,7 @@ def test_export_dataset_target_and_choices_that_do_not_exist(
 def test_export_dataset_without_labels_takes_nothing_they_taught(
     toy_dataset: MatchFolder, tmp_path: Path
 ) -> None:
-    """Vectors of a run and of predicted neighbours would let gold labels in by the back door."""
+    """Refused without labels: vectors of a run and features of predicted neighbours."""
     near = load_config(settings=["data.features.document={latent: 4, neighbors: 2}"])
     cases = [
         ({"features": "pretrained"}, {"run": tmp_path}, "the vectors of a run"),
@@ -511,7 +511,7 @@ def test_export_dataset_without_labels_takes_nothing_they_taught(
 def test_export_dataset_refuses_neighbours_of_citations_left_out(
     toy_dataset: MatchFolder, tmp_path: Path
 ) -> None:
-    """As a run does: features are kept by their source, whatever fields are hidden."""
+    """Features of predicted neighbours need the field that their citations come from."""
     settings = ["data.features.document={latent: 4, neighbors: 2}", "data.drop_fields=[reference]"]
     message = refusal(
         toy_dataset, "pyg", tmp_path / "out", config=load_config(settings=settings),

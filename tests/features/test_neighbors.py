@@ -30,13 +30,9 @@ def draw_case(seed: int, n: int = 12, width: int = 3, num_labels: int = 3, num_d
 
 def naive_vectors(x: np.ndarray, links: np.ndarray, documents: np.ndarray) -> np.ndarray:
     """Vectors of the candidates: the mean direction of each label's documents, and documents."""
-    labels = []
-    for column in links.T[: links.shape[1] - len(documents)]:
-        total = sum(
-            (value * one for value, one in zip(column, x, strict=True)), np.zeros(x.shape[1])
-        )
-        labels.append(total / max(np.linalg.norm(total), 1e-12))
-    return np.vstack([*labels, documents])
+    total = links[:, : links.shape[1] - len(documents)].T @ x
+    length = np.linalg.norm(total, axis=1, keepdims=True)
+    return np.vstack([total / np.maximum(length, 1e-12), documents])
 
 
 def naive_scores(x: np.ndarray, links: np.ndarray, new: np.ndarray) -> np.ndarray:
@@ -95,7 +91,7 @@ def test_NeighborPredictor_fit_leaves_each_fold_out(seed: int, alone: bool) -> N
 
 
 def probe(features: np.ndarray, labels: np.ndarray) -> float:
-    """How well a linear model reads labels out of features of other documents: mean AUC."""
+    """Mean AUC over labels of a linear probe, two-fold cross-validated."""
     rows = np.hstack([features, np.ones((len(features), 1))])
     half, found = np.arange(len(rows)) % 2 == 0, []
     for chosen in (half, ~half):
@@ -109,8 +105,10 @@ def probe(features: np.ndarray, labels: np.ndarray) -> float:
 
 
 def test_make_text_vectors_training_features_hide_own_labels(tmp_path: Path) -> None:
-    """With random labels a linear model reads them out of features by leave-one-out, in which each
-    document's labels are what is missing, and hardly out of ours by folds."""
+    """A linear probe finds random labels in leave-one-out features, and hardly in ours by folds.
+
+    Each document's labels are what its leave-one-out features lack of all others'.
+    """
     generator = np.random.default_rng(0)
     n, num_labels, width = 1000, 10, 32
     gold = generator.random((n, num_labels)) < 0.2

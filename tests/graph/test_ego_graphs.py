@@ -216,7 +216,7 @@ def test_EgoGraphs_features_edge_attributes_times_follow(rich_data: HeteroData) 
 
 @pytest.mark.parametrize("transductive", [True, False])
 def test_EgoGraphs_unseen_nodes_have_no_features(rich_data: HeteroData, transductive: bool) -> None:
-    """An author of no training document is as in a prediction, which does not know them."""
+    """Authors that no training document has get zero features, unless the run is transductive."""
     unseen = rich_data["author"].train_count == 0
     assert unseen.any()
     reachable = None if transductive else rich_data[DOCUMENT].train_mask

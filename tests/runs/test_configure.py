@@ -163,7 +163,7 @@ def test_derive_valid_documents_validation_sample_where_would() -> None:
 
 
 def test_resolve_config_temporal_refuses_later_neighbours(synthetic: Synthetic) -> None:
-    """What stands in features would be seen, whatever subgraphs reach."""
+    """Predicted neighbours must be earlier documents where ``data.temporal`` is set."""
     near = "data.features.document={latent: 4, neighbors: 2, earlier: %s}"
     with pytest.raises(ConfigError) as caught:
         resolve_config(load_config(None, [near % "false", "data.temporal=true"]), synthetic)
