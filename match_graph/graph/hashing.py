@@ -1,11 +1,14 @@
 """Uniform sampling without repetition by hash: equal keys give equal samples in any batch."""
 
+import zlib
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from match_graph.graph.csr import make_ptr, ragged_arange
+from match_graph.typing import EdgeType
 
 #: 2^64 / golden ratio, and the factors of SplitMix64.
 _CONSTANTS = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
@@ -41,6 +44,11 @@ def mix_keys(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
     mixed = (mixed ^ (mixed >> np.uint64(30))) * first
     mixed = (mixed ^ (mixed >> np.uint64(27))) * second
     return mixed ^ (mixed >> np.uint64(31))
+
+
+def hash_type(edge_type: EdgeType) -> int:
+    """Part of a key for an edge type, by its name: its place among others does not count."""
+    return zlib.crc32(" ".join(edge_type).encode())
 
 
 def sample_uniform(node: Tensor, *key: int) -> Tensor:

@@ -1,7 +1,6 @@
 """Neighbourhoods of several hops around documents, sampled by fan-outs, as a PyG sampler."""
 
 import copy
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +13,7 @@ from torch_geometric.sampler import HeteroSamplerOutput, NodeSamplerInput
 from match_graph.errors import GraphError
 from match_graph.graph.adjacency import Cut, Reach, check_times
 from match_graph.graph.csr import make_ptr, row_index
-from match_graph.graph.hashing import hash_keys, sample_subsets
+from match_graph.graph.hashing import hash_keys, hash_type, sample_subsets
 from match_graph.graph.sampler import EpochSampler
 from match_graph.graph.view import Graph, GraphView, view_graph
 from match_graph.typing import DOCUMENT, LABEL, MASKS, EdgeType, reverse_edge
@@ -213,8 +212,7 @@ class NeighborhoodSampler(EpochSampler):
             # not by its number, so that a document samples the same in the graph and adopted
             name = node if hop else torch.zeros_like(node)
             owner = seed[root] if self.random else 0
-            way = zlib.crc32(" ".join(edge_type).encode())
-            keys.append(hash_keys(self.seed, epoch, way, owner, name))
+            keys.append(hash_keys(self.seed, epoch, hash_type(edge_type), owner, name))
             node = node if hop else node - self._first_seed
             cut = reach.cut(node, None if limit is None else limit[root])
             sizes.append(cut.degree)

@@ -10,7 +10,7 @@ from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NodeSample
 
 from match_graph.errors import GraphError
 from match_graph.graph.csr import make_ptr, ragged_arange, row_index
-from match_graph.graph.hashing import sample_uniform
+from match_graph.graph.hashing import hash_type, sample_uniform
 from match_graph.graph.view import Graph, view_graph
 from match_graph.typing import DOCUMENT, LABEL, EdgeType
 
@@ -119,6 +119,7 @@ class EgoSampler(EpochSampler):
         self.edge_types = sets + sequences
         self.num_sets = len(sets)
         self._lists = [graph.adjacency(edge_type) for edge_type in self.edge_types]
+        self._keys = [hash_type(edge_type) for edge_type in self.edge_types]
 
     def lengths(self, seed: Tensor) -> Tensor:
         """How many neighbours a sample of each seed holds, [B], int64."""
@@ -138,7 +139,7 @@ class EgoSampler(EpochSampler):
             rank = place - torch.repeat_interleave(start[:, number], count)
             offset = rank
             if self.random and number < self.num_sets:
-                shift = sample_uniform(seed, self.seed, self.epoch, number)
+                shift = sample_uniform(seed, self.seed, self.epoch, self._keys[number])
                 offset = _systematic(rank, degree[:, number], count, shift)
             node[place], edge[place] = lists.find(seed, count, offset)
             edge_type[place] = number

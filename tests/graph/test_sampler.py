@@ -235,7 +235,7 @@ def test_EgoSampler_epoch_is_reproducible_and_epochs_differ(synthetic: Synthetic
 
 
 def test_EgoSampler_seed_draws_the_same_in_whatever_company(synthetic: Synthetic) -> None:
-    """Alone, in another order, or in another batch; edge types draw independently."""
+    """Alone, in another order, in another batch, or beside other types, which are independent."""
     sampler = EgoSampler(synthetic[0], 2, 5, random=True, seed=5)
     whole = unpack(sampler.sample(torch.arange(400)))
     order = torch.randperm(400, generator=torch.Generator().manual_seed(1))
@@ -243,6 +243,12 @@ def test_EgoSampler_seed_draws_the_same_in_whatever_company(synthetic: Synthetic
         for document, drawn in zip(part.tolist(), unpack(sampler.sample(part)), strict=True):
             assert drawn == whole[document]
     documents = torch.arange(400)
+    fields = [("document", "has", field) for field in ("author", "reference")]
+    two, turned = (
+        EgoSampler(synthetic[0], 2, 0, random=True, seed=5, edge_types=edge_types)
+        for edge_types in (fields, fields[::-1])
+    )
+    assert unpack(two.sample(documents)) == unpack(turned.sample(documents))
     assert not torch.equal(sample_uniform(documents, 5, 0, 0), sample_uniform(documents, 5, 0, 1))
 
 
