@@ -105,16 +105,22 @@ def rank_labels(scores: Tensor, k: int, label_rank: Tensor | None = None) -> Ten
         scores: Label scores, [B, L], floating point.
         k: Number of labels to rank.
         label_rank: Rank of each label among equal scores, the lower first, [L], int64, a
-            permutation; scores are compared in float32 then. None leaves their order open.
+            permutation; scores are compared in float32 then. None takes the labels' numbers, the
+            more frequent first, and leaves the order of scores of minus infinity open.
 
     Raises:
         GraphError: A score is NaN.
     """
     k = min(k, scores.size(1))
     if label_rank is None:
-        best = torch.topk(scores, k, dim=1)
-        check_not_nan(best.values[:, :1], "Label scores")  # above all numbers for topk
-        return best.indices
+        best, ranked = torch.topk(scores, min(k + 1, scores.size(1)), dim=1)
+        check_not_nan(best[:, :1], "Label scores")  # above all numbers for topk
+        # topk leaves the order of equal scores open, and which of them are the last of the k
+        tied = (best[:, 1:] == best[:, :-1]) & (best[:, 1:] > -torch.inf)
+        rows = tied.any(dim=1).nonzero()[:, 0]
+        ranked = ranked[:, :k]
+        ranked[rows] = scores[rows].argsort(dim=1, descending=True, stable=True)[:, :k]
+        return ranked
     check_not_nan(scores, "Label scores")
     # one integer key: above the score's bits, made monotone, below the rank; -0.0 + 0.0 is 0.0
     bits = (scores.float() + 0.0).view(torch.int32).long()

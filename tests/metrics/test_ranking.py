@@ -313,6 +313,23 @@ def test_rank_labels_ties_are_broken_by_the_given_rank(
     assert rank_labels(scores, k, torch.tensor(rank)).tolist() == expected
 
 
+@given(st.data(), st.integers(1, 30), st.integers(1, 12))
+def test_rank_labels_of_equal_scores_the_lower_number_is_first(
+    data: st.DataObject, num_labels: int, k: int
+) -> None:
+    """As a stable sort, in float64 too; a shorter ranking is the beginning of a longer one."""
+    values = st.sampled_from([-2.5, 0.0, 1.0, 1.0 + 1e-12, 2.0])
+    rows = data.draw(st.lists(st.lists(values, min_size=num_labels, max_size=num_labels)))
+    scores = torch.tensor(rows, dtype=torch.float64).view(-1, num_labels)
+    expected = [
+        sorted(range(num_labels), key=lambda label: (-row[label], label))[:k]
+        for row in scores.tolist()
+    ]
+    ranked = rank_labels(scores, k)
+    assert ranked.tolist() == expected
+    assert torch.equal(rank_labels(scores, 1), ranked[:, :1])
+
+
 def test_RankingMeter_at_least_k_by_hand() -> None:
     """A document of one label counts at 1 alone; none has three."""
     meter = RankingMeter((1, 2, 3), "at_least_k")
