@@ -1,5 +1,6 @@
 """Polynomial-decay averaging of a model's weights."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -77,7 +78,8 @@ class WeightAverage:
         number = 1 if step <= _SETTLED else _EVERY
         if step < 1 or step % number:
             return 1.0
-        return (1 - (self.eta + 1) / (step + self.eta)) ** number
+        taken = range(step - number + 1, step + 1)
+        return math.prod(1 - (self.eta + 1) / (one + self.eta) for one in taken)
 
     def leave_out(self, parameter: Tensor) -> Tensor:
         """Leaves the updates of a parameter's average, which this returns, to the caller."""

@@ -9,9 +9,10 @@ from match_graph.nn import MatchModel
 def make_optimizer(model: MatchModel, config: TrainConfig) -> optim.Optimizer:
     """Adam or AdamW.
 
-    Weight decay acts by AdamW and on matrices only, not on embeddings, biases and norms: Adam would
-    add it to the gradient and rescale it, to a step of the learning rate however small it is. An
-    encoder may ask for a lower rate for parts of it (``rate_factors``).
+    Weight decay acts by AdamW and on matrices only, an encoder's vectors of positions and fields
+    among them, not on the embeddings of tokens, biases and norms: Adam would add it to the gradient
+    and rescale it, to a step of the learning rate however small it is. An encoder may ask for a
+    lower rate for parts of it (``rate_factors``).
 
     Args:
         model: Model; each parameter that needs a gradient is in one group.

@@ -113,6 +113,20 @@ def test_WeightAverage_leave_out_leaves_one_to_the_caller() -> None:
         assert torch.equal(left, right)
 
 
+@pytest.mark.parametrize("share", [0.1, 0.25, 0.5])
+def test_WeightAverage_keeps_of_8_steps_what_each_of_them_would(share: float) -> None:
+    """Of the first 64 steps: at a share of one half they keep their part of the mean of all."""
+    average = WeightAverage(nn.Linear(1, 1), share)
+    kept, expected = 1.0, 1.0
+    for step in range(65, 513):
+        kept *= average.keeps(step)
+        expected *= 1 - (average.eta + 1) / (step + average.eta)
+        if step % 8 == 0:
+            assert kept == pytest.approx(expected)
+    if share == 0.5:
+        assert kept == pytest.approx(64 / 512)
+
+
 @given(step=st.integers(-3, 200), share=st.sampled_from([0.1, 0.25, 0.5]))
 def test_WeightAverage_keeps_is_what_an_update_leaves_of_it(step: int, share: float) -> None:
     """All of it before the first step and between two turns, nothing at the first."""
