@@ -219,6 +219,34 @@ def test_make_differences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         content["fill"](text)
 
 
+def test_write_tables_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row each, the best first: of what its trials reached, those that were pruned have none."""
+    content = runpy.run_path(str(FOLDER / "tables" / "write_tables.py"))
+    monkeypatch.setitem(content["make_search"].__globals__, "HERE", tmp_path)
+    (tmp_path / "toy").mkdir()
+    (tmp_path / "toy" / "trials.csv").write_text(
+        "row,trial,state,value,pruned_at,model.encoder_config.cost,train.learning_rate\n"
+        "linear,0,complete,0.50004,,1.0,\n"
+        "linear,1,complete,0.5,,0.25,\n"
+        "MATCH,0,complete,0.5,,,0.001\n"
+        "MATCH,1,pruned,,0.9,,0.01\n"
+        "MATCH,2,complete,0.625,,,0.0004567\n"
+    )
+    text = "a\n<!-- search: toy -->\n<!-- end -->\nb\n"
+    filled = content["fill"](text)
+    assert filled == (
+        "a\n<!-- search: toy -->\n\n"
+        "|  | first trial | best | which | pruned | cost | learning rate |\n"
+        "| --- | --: | --: | --: | --: | --: | --: |\n"
+        "| MATCH | .5000 | .6250 | 3 of 3 | 1 | - | .00046 |\n"
+        "| linear | .5000 | .5000 | 1 of 2 | 0 | 1 | - |\n"
+        "\n<!-- end -->\nb\n"
+    )
+    assert content["fill"](filled) == filled
+    with pytest.raises(MatchGraphError, match=r"but there is no .*; name a folder with"):
+        content["fill"](text.replace("toy", "nowhere"))
+
+
 def test_write_tables_speed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rates of stages in the order that is asked for, a row each with all of its baselines."""
     shared = {"size": "toy: batches of 2", "device": "cpu, 2 threads", "unit": "documents/s"}

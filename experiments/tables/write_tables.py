@@ -11,11 +11,13 @@ differ from the reference; or experiments and a measure of some rows on all of t
     <!-- differences: encoders/cacm encoders/biotools NDCG@5: MATCH-NoBlend | Omikuji -->
     <!-- differences: defaults/cacm_1130 NDCG@5 less bare: only blend | only LSA -->
     <!-- summary: encoders encoders/sigma NDCG@5: MATCH | TF-IDF + linear -->
+    <!-- search: encoders/tuned_3000 -->
     <!-- speed: step predict -->
     <!-- speed summary: step predict -->
     <!-- end -->
 
-The last two name stages of speed/measured.jsonl, the output of `match-graph speed all --json`.
+A search is the trials.csv of `match-graph tune`. The last two name stages of speed/measured.jsonl,
+the output of `match-graph speed all --json`.
 """
 
 import argparse
@@ -26,6 +28,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
+
+import pandas as pd
 
 from match_graph.benchmark import Results, read_results
 from match_graph.benchmark.experiment import LOWER_IS_BETTER
@@ -46,6 +50,7 @@ DIFFERENCES = re.compile(
     r"(<!-- differences: (.+?) (\S+?)(?: less ([^:\n]+))?: ([^\n]+) -->\n).*?(<!-- end -->)",
     re.DOTALL,
 )
+SEARCH = re.compile(r"(<!-- search: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 SPEED = re.compile(r"(<!-- speed( summary)?:((?: \S+)+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -252,6 +257,30 @@ def _describe_runs(runs: dict[int, dict[str, list[str]]]) -> str:
     return f"{kind} ({'; '.join(others)})" if others else kind
 
 
+def make_search(name: str) -> str:
+    """Trials of each row: the first, which has its defaults, and the best with its settings."""
+    path = HERE / name / "trials.csv"
+    if not path.is_file():
+        raise MatchGraphError(
+            f"A table of a search must have its trials, but there is no {path}; name a folder with "
+            f"the trials.csv of `match-graph tune`."
+        )
+    trials = pd.read_csv(path)
+    keys = [column for column in trials.columns if "." in column]
+    lines: list[tuple[float, list[str]]] = []
+    for row, of_row in trials.groupby("row", sort=False):
+        some = of_row.to_dict("records")
+        best = max(some, key=lambda one: -math.inf if pd.isna(one["value"]) else one["value"])
+        values = [_shorten(f"{one['value']:.4f}") for one in (some[0], best)]
+        counts = [f"{best['trial'] + 1} of {len(some)}", str(sum(of_row["state"] == "pruned"))]
+        settings = ["-" if pd.isna(best[key]) else _shorten(f"{best[key]:.2g}") for key in keys]
+        lines.append((best["value"], [str(row), *values, *counts, *settings]))
+    lines.sort(key=lambda line: -line[0])
+    short = [key.rpartition(".")[2].replace("_", " ") for key in keys]
+    columns = ["", "first trial", "best", "which", "pruned", *short]
+    return f"\n{Table(columns, [line for _, line in lines]).to_markdown()}\n\n"
+
+
 def make_speed(stages: list[str], is_summary: bool) -> str:
     """Measured rates of some stages, beside their baselines.
 
@@ -314,6 +343,7 @@ def fill(text: str) -> str:
         ),
         text,
     )
+    text = SEARCH.sub(lambda found: found[1] + make_search(found[2]) + found[3], text)
     text = SPEED.sub(
         lambda found: found[1] + make_speed(found[3].split(), found[2] is not None) + found[4], text
     )
