@@ -31,6 +31,7 @@ from match_graph.io.json_lines import (
 )
 from match_graph.io.manifest import parse_json
 from match_graph.io.partition import Partition, split_lines
+from match_graph.io.run_folder import CONFIG, RECORD
 from match_graph.io.source import Sources, is_folder, is_there, open_sources, resolve_path
 from match_graph.typing import LABEL, Split
 
@@ -121,6 +122,11 @@ class MatchReader(PartitionReader):
         required += [path.name for path in self.taxonomy]
         missing = [name for name in required if not is_there(folder / name)]
         if missing:
+            if is_there(folder / CONFIG) and is_there(folder / RECORD):
+                raise CorpusError(
+                    f"A data set must be named, but '{folder}' is a run folder; give the data set "
+                    f"of the run, which its {RECORD} names."
+                )
             is_flat = missing == [TAXONOMY]
             way = "set data.hierarchy=ignore if there is none" if is_flat else "check the path"
             raise CorpusError(

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
+from match_graph.datasets.frames import is_multi_hot
 from match_graph.errors import CorpusError
 
 #: Labels with their parents: (child, parent) pairs, {child: parent or parents}, or a networkx
@@ -45,7 +46,13 @@ def find_classes(y: Any, classes: Sequence[Any] | None = None) -> Classes:
     elif matrix is not None:
         found = list(range(matrix.shape[1]))
     else:
-        labels = {label for _, given in iter_label_lists(y) for label in given}
+        lists = [given for _, given in iter_label_lists(y)]
+        if is_multi_hot(lists):
+            raise CorpusError(
+                "y must be an indicator matrix or lists of labels, found lists of 0 and 1 alone, "
+                "as in rows of such a matrix; give it as an array, or the labels' names."
+            )
+        labels = {label for given in lists for label in given}
         try:
             found = sorted(labels)
         except TypeError as error:

@@ -109,6 +109,18 @@ def test_from_frames_warns_of_lists_in_strings() -> None:
     assert from_frames(split, **OPTIONS).warnings == []
 
 
+@pytest.mark.parametrize("make", [list, np.array, lambda row: np.array(row, dtype=float)])
+def test_from_frames_refuses_rows_of_a_multi_hot_matrix(make: Any) -> None:
+    """They would become the labels '0' and '1'; lists of labels of these names stay."""
+    documents = make_documents()
+    rows = [make([1, 0, 0]), *[make([0, 1, 1])] * (len(documents) - 1)]
+    with pytest.raises(CorpusError, match="the lists of 'tags' must hold the ids of labels"):
+        from_frames(documents.assign(tags=rows), **OPTIONS)
+    lists = [[1], [0, 1], *[[0]] * (len(documents) - 2)]
+    named = from_frames(documents.assign(tags=lists), **OPTIONS)
+    assert sorted(named.instances["label"]["id"]) == ["0", "1"]
+
+
 def test_from_frames_missing_column_of_ids_is_one_fault() -> None:
     """Not one for each row, which would hide that the frame has no such column."""
     with pytest.raises(CorpusError) as error:

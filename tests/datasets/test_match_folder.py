@@ -230,6 +230,17 @@ def test_MatchFolder_all_missing_files_are_named(folder: Path) -> None:
     )
 
 
+def test_MatchFolder_run_folder_is_none(folder: Path) -> None:
+    """It is said what it is, not which files of a data set it lacks."""
+    (folder / "taxonomy.txt").unlink()
+    for name in ("config.yaml", "record.json"):
+        (folder / name).write_text("{}")
+    assert refusal(folder) == (
+        f"A data set must be named, but '{folder}' is a run folder; give the data set of the run, "
+        f"which its record.json names."
+    )
+
+
 def test_MatchFolder_empty_training_split(folder: Path) -> None:
     """Without training documents there is nothing to learn from."""
     (folder / "train.json").write_text("\n")

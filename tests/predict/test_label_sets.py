@@ -98,6 +98,7 @@ def test_find_classes_of_numbers() -> None:
         ([["a", 1]], None, "The labels in y must be of one type that sorts"),
         ([[], []], None, r"names that differ and are not empty, found \[\];"),
         ([["", "a"]], None, "names that differ and are not empty"),
+        ([[1, 0, 0], np.array([0, 0, 1])], None, "found lists of 0 and 1 alone, as in rows of"),
         (LISTS, ["a", "a"], "names that differ"),
         (np.eye(2), ["a"], "a column per class, found 2 columns and 1 classes"),
         (np.array([[0, 2]]), None, "An indicator matrix must hold 0 and 1, found 2;"),
