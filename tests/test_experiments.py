@@ -220,7 +220,7 @@ def test_make_differences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_write_tables_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row each, the best first: of what its trials reached, those that were pruned have none."""
+    """One line per row, the best first; pruned trials have no value and are counted."""
     content = runpy.run_path(str(FOLDER / "tables" / "write_tables.py"))
     monkeypatch.setitem(content["make_search"].__globals__, "HERE", tmp_path)
     (tmp_path / "toy").mkdir()

@@ -258,7 +258,7 @@ def _describe_runs(runs: dict[int, dict[str, list[str]]]) -> str:
 
 
 def make_search(name: str) -> str:
-    """Trials of each row: the first, which has its defaults, and the best with its settings."""
+    """Table of a search: the first trial of each row, at its defaults, and the best one."""
     path = HERE / name / "trials.csv"
     if not path.is_file():
         raise MatchGraphError(

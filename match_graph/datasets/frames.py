@@ -129,7 +129,13 @@ def _find_frame_fault(key: str, frame: pd.DataFrame) -> str:
 
 
 def is_multi_hot(cells: Iterable[Any]) -> bool:
-    """Whether lists of labels are rows of a multi-hot matrix: of 0 and 1 alone, some twice."""
+    """Whether label lists are rows of a multi-hot matrix, not lists of label ids.
+
+    They are if all hold 0 and 1 alone and one holds a value twice, which a list of ids does not.
+
+    Args:
+        cells: Cells of a column of labels; those that are no list are not looked at.
+    """
     lists = (cell for cell in cells if isinstance(cell, list))
     repeated = False
     for labels in lists:

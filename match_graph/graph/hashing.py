@@ -47,7 +47,7 @@ def mix_keys(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def hash_type(edge_type: EdgeType) -> int:
-    """Part of a key for an edge type, by its name: its place among others does not count."""
+    """Hash of an edge type's name, for keys that do not depend on the order of edge types."""
     return zlib.crc32(" ".join(edge_type).encode())
 
 

@@ -111,7 +111,7 @@ def test_from_frames_warns_of_lists_in_strings() -> None:
 
 @pytest.mark.parametrize("make", [list, np.array, lambda row: np.array(row, dtype=float)])
 def test_from_frames_refuses_rows_of_a_multi_hot_matrix(make: Any) -> None:
-    """They would become the labels '0' and '1'; lists of labels of these names stay."""
+    """Multi-hot rows are refused; lists of labels whose ids are 0 and 1 are kept."""
     documents = make_documents()
     rows = [make([1, 0, 0]), *[make([0, 1, 1])] * (len(documents) - 1)]
     with pytest.raises(CorpusError, match="the lists of 'tags' must hold the ids of labels"):

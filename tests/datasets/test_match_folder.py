@@ -231,7 +231,7 @@ def test_MatchFolder_all_missing_files_are_named(folder: Path) -> None:
 
 
 def test_MatchFolder_run_folder_is_none(folder: Path) -> None:
-    """It is said what it is, not which files of a data set it lacks."""
+    """The error names a run folder, not the missing files of a data set."""
     (folder / "taxonomy.txt").unlink()
     for name in ("config.yaml", "record.json"):
         (folder / name).write_text("{}")

@@ -235,7 +235,7 @@ def test_EgoSampler_epoch_is_reproducible_and_epochs_differ(synthetic: Synthetic
 
 
 def test_EgoSampler_seed_draws_the_same_in_whatever_company(synthetic: Synthetic) -> None:
-    """Alone, in another order, in another batch, or beside other types, which are independent."""
+    """A sample does not depend on the batch, its order, or the order of edge types."""
     sampler = EgoSampler(synthetic[0], 2, 5, random=True, seed=5)
     whole = unpack(sampler.sample(torch.arange(400)))
     order = torch.randperm(400, generator=torch.Generator().manual_seed(1))

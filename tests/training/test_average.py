@@ -114,8 +114,8 @@ def test_WeightAverage_leave_out_leaves_one_to_the_caller() -> None:
 
 
 @pytest.mark.parametrize("share", [0.1, 0.25, 0.5])
-def test_WeightAverage_keeps_of_8_steps_what_each_of_them_would(share: float) -> None:
-    """Of the first 64 steps: at a share of one half they keep their part of the mean of all."""
+def test_WeightAverage_keeps_is_the_product_over_8_steps(share: float) -> None:
+    """An update after 8 steps decays the average as 8 updates do; at share 1/2 it is the mean."""
     average = WeightAverage(nn.Linear(1, 1), share)
     kept, expected = 1.0, 1.0
     for step in range(65, 513):
