@@ -21,17 +21,24 @@ rows:
 
 @pytest.mark.slow
 def test_benchmark_ends_with_tables(call, tmp_path: Path, monkeypatch) -> None:
-    """Data set, runs, seed and settings from the command line; by default below runs/."""
+    """Data set, runs, seed and settings from the command line; by default below runs/.
+
+    A measure that the data set lacks fails no run.
+    """
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "trial.yaml").write_text(EXPERIMENT)
+    measures = "[P@1, NDCG@5, depth_9/R@5]"
+    (tmp_path / "trial.yaml").write_text(EXPERIMENT.replace("[P@1, NDCG@5]", measures))
     write_match_folder(tmp_path / "toy")
     arguments = ["benchmark", "trial.yaml", "--dataset", "toy", "--runs", 1, "--seed", 4]
     code, printed, error = call(*arguments, "--set", "data.max_words=20")
     assert code == 0
     out = Path("runs", "trial", "tables")
     assert printed.splitlines()[-3:] == [f"{out}/toy.md", f"{out}/toy.csv", f"{out}/toy.tex"]
+    assert "depth_9/R@5" in printed
+    assert r"data set counts for depth\_9/R@5." in (out / "toy.md").read_text()
     assert printed.count("documents have the words of a training document.") == 1
     assert "cells: 0 done, 2 to run with 1 thread each, one at a time (--workers runs" in error
+    assert "toy, prior: time not known yet" in error.splitlines()
     results = read_results(Path("runs", "trial"))
     assert [(cell.status, cell.seed) for cell in results.cells] == [("done", 4)] * 2
     assert results.cells[0].config["data"]["max_words"] == 20

@@ -19,6 +19,8 @@ RESULTS_FORMAT = 2
 #: "waiting" was not started or not finished, "refused" makes no sense for the data set.
 Status = Literal["waiting", "done", "refused", "failed"]
 
+#: Beginnings of measures that a data set may lack.
+_OF_SOME_DATA = ("head/", "torso/", "tail/", "depth_", "at_least_k/")
 
 #: Numbers that can be drawn and compared.
 LARGEST = 1e30
@@ -176,11 +178,14 @@ class Results(StrictModel):
     def find_values(self, dataset: str, row: str, measure: str) -> dict[int, float]:
         """Measure of the finished cells by seed, on the experiment's split; fractions.
 
+        Empty if the data set lacks it (`find_measure`).
+
         Raises:
             CheckpointError: A finished cell lacks the measure.
         """
         cells = [cell for cell in self.find_cells(dataset, row) if cell.status == "done"]
-        return {cell.seed: find_measure(cell, self.experiment.split, measure) for cell in cells}
+        found = {cell.seed: find_measure(cell, self.experiment.split, measure) for cell in cells}
+        return {seed: value for seed, value in found.items() if value is not None}
 
     @property
     def is_finished(self) -> bool:
@@ -192,20 +197,23 @@ def _find_doubled(names: Iterable[Hashable]) -> Hashable | None:
     return next((name for name, number in Counter(names).items() if number > 1), None)
 
 
-def find_measure(cell: Cell, split: str, measure: str) -> float:
+def find_measure(cell: Cell, split: str, measure: str) -> float | None:
     """Measure of a finished cell.
 
+    None if the data set lacks it: a slice of labels (``depth_9/R@5``) that no document has, or
+    ``at_least_k/P@3`` where no document has three labels.
+
     Raises:
-        CheckpointError: It is missing; nothing stands in for it.
+        CheckpointError: A measure of every data set is missing; nothing stands in for it.
     """
     values = cell.metrics.get(split, {})
-    if measure not in values:
+    if measure not in values and not (values and measure.startswith(_OF_SOME_DATA)):
         raise CheckpointError(
             f"The cell '{cell.folder}' must have the measure '{measure}' on {split}, but it has "
             f"{sorted(values)} there, of the splits {sorted(cell.metrics)}; change 'measures' or "
             f"'split', or evaluate the cell again."
         )
-    return values[measure]
+    return values.get(measure)
 
 
 def describe_failures(results: Results) -> str | None:

@@ -194,8 +194,8 @@ class _Benchmark:
                 report(f"{dataset}, texts to embed: about {format_seconds(once)}, once")
         for kind in dict.fromkeys(planned.key[:2] for planned in pending):
             seconds = self.estimate.seconds_of(kind)
-            known = "not known yet" if seconds is None else f"about {format_seconds(seconds)}"
-            report(f"{kind[0]}, {kind[1]}: {known} a run")
+            known = None if seconds is None else f"about {format_seconds(seconds)} a run"
+            report(f"{kind[0]}, {kind[1]}: {known or 'time not known yet'}")
 
     def _choose(self, pending: list[PlannedCell], running: list[PlannedCell]) -> PlannedCell | None:
         """Next cell whose vectors no other one is pre-training at the moment."""
@@ -238,9 +238,8 @@ class _Benchmark:
         if cell.status == "failed":
             self.reporter.warn(f"{planned.title} failed: {cell.reason}")
         else:
-            shown = [
-                f"{name} {cell.metrics[experiment.split][name]:.4f}" for name in experiment.measures
-            ]
+            values = cell.metrics[experiment.split]
+            shown = [f"{name} {values[name]:.4f}" for name in experiment.measures if name in values]
             seconds = format_seconds(sum(cell.seconds.values()))
             self.reporter.line(f"{planned.title}: {', '.join(shown)} in {seconds}")
         if left:

@@ -151,8 +151,11 @@ def _print_results(results: "Results") -> None:
             for column in table.columns[1:]:
                 column.justify, column.overflow = "right", "fold"
             for row in rows:
-                values = [row.measured[measure] for measure in measures]
-                cells = [Text(fraction(one.mean), "bold" * one.is_best) for one in values]
+                values = [row.measured.get(measure) for measure in measures]
+                cells = [
+                    Text("-") if one is None else Text(fraction(one.mean), "bold" * one.is_best)
+                    for one in values
+                ]
                 table.add_row(Text(row.name), *cells, str(row.runs))
             console.print(table)
         if others := [row.name for row in summaries if not row.runs]:

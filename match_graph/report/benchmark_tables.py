@@ -200,6 +200,8 @@ def make_legend(results: Results, record: DatasetRecord, rows: Sequence[RowSumma
     values = [value for row in rows for value in row.measured.values()]
     if not values:
         return lines
+    if lacking := [name for name in experiment.measures if name not in names]:
+        lines.append(f"No document or label of this data set counts for {', '.join(lacking)}.")
     if any(value.interval is not None for value in values):
         of = "the mean" if reference is None else f"the difference to {reference}, for it the mean"
         lines.append(
@@ -308,6 +310,8 @@ def tabulate_grid(
     down, across = keys
     for measure in measures:
         of_measure = points[points["measure"] == measure]
+        if of_measure.empty:  # the data set lacks it
+            continue
         found: dict[str, dict[str, float]] = {}
         for first, second, mean in of_measure[[down, across, "mean"]].itertuples(index=False):
             found.setdefault(f"{down}={first}", {})[f"{across}={second}"] = mean

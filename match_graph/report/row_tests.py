@@ -92,7 +92,8 @@ class RowTests:
         if self.reference is not None:
             for measure in experiment.measures:
                 theirs = values.get((self.reference, measure), {})
-                tests = {row: compare_runs(values[row, measure], theirs) for row in self._others}
+                rows = [row for row in self._others if (row, measure) in values]
+                tests = {row: compare_runs(values[row, measure], theirs) for row in rows}
                 self._keep("runs", measure, tests)
         if self.scored:
             found = self._read(done, scores)

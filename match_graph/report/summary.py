@@ -64,7 +64,7 @@ class RowSummary:
 
     Args:
         name: Name of the row.
-        measured: Values by measure; empty if no run is finished.
+        measured: Values by measure, but those that the data set lacks; empty if no run is finished.
         runs: Number of finished runs.
         blend: Whether a network is blended with a linear classifier, "tree" with one of clustered
             labels; None of a baseline, or where nothing is known.
@@ -160,11 +160,12 @@ class _Summarizer:
             row: [cell for cell in cells if cell.status == "done"]
             for row, cells in self.cells.items()
         }
-        #: Row and measure -> value by seed.
+        #: Row and measure -> value by seed, of measures that the data set has.
         self.values = {
-            (row, measure): results.find_values(record.name, row, measure)
-            for row, done in self.done.items()
-            for measure in (self.experiment.measures if done else [])
+            (row, measure): found
+            for row in self.done
+            for measure in self.experiment.measures
+            if (found := results.find_values(record.name, row, measure))
         }
         devices = [_name_device(cell) for cells in self.done.values() for cell in cells]
         #: Device that seconds and memory are of: those of several do not compare.
@@ -175,7 +176,7 @@ class _Summarizer:
 
     def summarize(self, row: str) -> RowSummary:
         done = self.done[row]
-        measures = self.experiment.measures if done else []
+        measures = [one for one in self.experiment.measures if (row, one) in self.values]
         values = {measure: self._make_value(row, measure) for measure in measures}
         here = [cell for cell in done if _name_device(cell) == self.device]
         whole = [cell for cell in here if not cell.resumed]

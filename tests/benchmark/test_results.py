@@ -108,6 +108,16 @@ def test_find_measure_missing_measure_is_an_error_and_never_0(results: Results) 
     )
 
 
+def test_find_measure_of_a_slice_may_be_lacked_by_a_data_set(results: Results) -> None:
+    cell = results.cells[1]
+    for measure in ("depth_9/R@5", "tail/F1_macro", "at_least_k/RankedSum@3"):
+        assert find_measure(cell, "test", measure) is None
+        assert results.find_values("toy", "MATCH", measure) == {}
+    nothing = cell.model_copy(update={"metrics": {}})
+    with pytest.raises(CheckpointError, match=r"must have the measure 'depth_9/R@5' on test, but"):
+        find_measure(nothing, "test", "depth_9/R@5")
+
+
 def test_write_results_another_version_is_refused(results: Results, tmp_path: Path) -> None:
     path = write_results(tmp_path, results)
     content = json.loads(path.read_text())

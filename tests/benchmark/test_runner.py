@@ -557,14 +557,18 @@ def test_run_benchmark_one_benchmark_at_a_time(make_experiment, tmp_path: Path) 
 
 
 def test_run_benchmark_measure_that_a_cell_lacks_fails_the_cell(
-    make_experiment, tmp_path: Path
+    make_experiment, tmp_path: Path, monkeypatch
 ) -> None:
-    """Never a 0 in its place."""
+    """Never a 0 in its place; one that its data set lacks is left out."""
     rows = [{"name": "prior", "encoder": "prior"}]
     experiment = make_experiment(rows=rows, reference=None, runs=1, measures=["P@1", "depth_9/R@5"])
     (cell,) = run_benchmark(experiment, tmp_path / "out", tmp_path / "root").cells
+    assert (cell.status, "depth_9/R@5" in cell.metrics["test"]) == ("done", False)
+    monkeypatch.setattr("match_graph.benchmark.cell.read_metrics", lambda _: {"test": {"R@1": 1}})
+    (cell,) = run_benchmark(experiment, tmp_path / "out", tmp_path / "root").cells
     assert cell.status == "failed"
     assert cell.reason.startswith(
-        "The cell 'cells/toy/prior/seed0' must have the measure 'depth_9/R@5' on test, but it has ["
+        "The cell 'cells/toy/prior/seed0' must have the measure 'P@1' on test, but it has ["
+        "'R@1'] there"
     )
     assert cell.reason.endswith("change 'measures' or 'split', or evaluate the cell again.")

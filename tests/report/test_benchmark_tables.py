@@ -15,6 +15,7 @@ from match_graph.report.benchmark_tables import (
     make_legend,
     tabulate_best,
     tabulate_grid,
+    tabulate_rows,
 )
 from match_graph.report.summary import (
     describe_dataset_twins,
@@ -34,6 +35,24 @@ def test_make_legend_says_what_was_tuned_on() -> None:
     assert "were chosen on validation" not in texts[0]
     assert "on validation of toy, other; this data set is among them." in texts[1]
     assert "on validation of other; this data set is for reporting alone." in texts[2]
+
+
+def test_tabulate_rows_of_a_measure_that_a_data_set_lacks(tmp_path: Path) -> None:
+    """A dash in every table, said once; the other measures are as without it."""
+    results = make_results(spread(), 5)
+    measures = ["NDCG@5", "depth_9/R@5", "violation_rate"]
+    experiment = results.experiment.model_copy(update={"measures": measures})
+    lacking = results.model_copy(update={"experiment": experiment})
+    rows = summarize(lacking, "toy", write_cells(tmp_path, spread(), 5))
+    assert [*rows[0].measured] == ["NDCG@5", "violation_rate"]
+    assert rows == summarize(results, "toy", tmp_path)
+    table = tabulate_rows(rows, measures)
+    assert {line[table.columns.index("depth_9/R@5")] for line in table.rows} == {"-"}
+    assert make_csv(rows, measures)["depth_9/R@5"].isna().all()
+    [record] = results.datasets
+    told = "No document or label of this data set counts for depth_9/R@5."
+    assert told in make_legend(lacking, record, rows)
+    assert not any("counts for" in text for text in make_legend(results, record, rows))
 
 
 def test_make_legend_says_that_runs_are_of_several_commits() -> None:
@@ -204,7 +223,7 @@ def test_write_tables_empty_benchmark_has_empty_tables(tmp_path: Path) -> None:
 
 
 def test_tabulate_grid() -> None:
-    """The first setting down, the second across; points that are not finished leave gaps."""
+    """The first setting down, the second across; gaps of unfinished points; no lacking measure."""
     points = pd.DataFrame(
         [
             {"row": "a", "x": 0.1, "y": 1, "measure": "P@1", "mean": 0.5},
@@ -212,7 +231,7 @@ def test_tabulate_grid() -> None:
             {"row": "c", "x": 0.2, "y": 1, "measure": "P@1", "mean": 0.25},
         ]
     )
-    [table] = tabulate_grid(points, ["x", "y"], ["P@1"])
+    [table] = tabulate_grid(points, ["x", "y"], ["P@1", "depth_9/R@5"])
     assert table.columns == ["P@1", "y=1", "y=2"]
     assert [list(row) for row in table.rows] == [
         ["x=0.1", "0.5000", "0.7500"],
