@@ -75,5 +75,5 @@ print(search.best_params_, round(search.best_score_, 3))
 
 best = search.best_estimator_
 print(binarizer.inverse_transform(best.predict([("on petals", "writer of roses")])))
-print(next(best[-1].classifier_.predict(make_documents([("on pods", "")]), top_k=2)))
+print(best[-1].classifier_.predict(make_documents([("on pods", "")]), top_k=2)[0])
 del best, search

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator, MutableMapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -54,6 +55,29 @@ def limit_threads(number: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def open_threads(most: int) -> Iterator[ThreadPoolExecutor]:
+    """Opens a pool of as many threads as torch has, each of which computes with one of them.
+
+    Args:
+        most: Threads of the pool at most; a pool of 1 computes with all of torch's.
+    """
+    import torch
+
+    number = torch.get_num_threads()
+    pool = ThreadPoolExecutor(
+        min(number, most),
+        "match-graph",
+        initializer=torch.set_num_threads,
+        initargs=(1 if most > 1 else number,),
+    )
+    with limit_threads(number):  # restores that of matrix products, which the pool sets for all
+        try:
+            yield pool
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 if is_program(getattr(sys, "argv", []), sys.orig_argv):

@@ -4,11 +4,18 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 import torch
 
-from match_graph.openmp import SPIN_COUNT, is_program, limit_spinning, limit_threads
+from match_graph.openmp import (
+    SPIN_COUNT,
+    is_program,
+    limit_spinning,
+    limit_threads,
+    open_threads,
+)
 from match_graph.speed.alone import run_alone
 
 SCRIPT = "import match_graph.cli, torch"  # as a command does that computes
@@ -97,5 +104,26 @@ def test_limit_threads_is_between_one_and_what_was_allowed(number: int, inside: 
         with pytest.raises(ZeroDivisionError), limit_threads(1):
             raise ZeroDivisionError
         assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_open_threads_share_those_of_torch() -> None:
+    """As many as torch has with one each, or one with all; afterwards torch has what it had."""
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        for most, workers, each in ((8, 3, 1), (2, 2, 1), (1, 1, 3)):
+            with open_threads(most) as pool:
+                started = Barrier(workers)
+
+                def work(started: Barrier = started) -> int:
+                    started.wait(timeout=60)  # so that every thread is one that works
+                    return torch.get_num_threads()
+
+                found = [pool.submit(work) for _ in range(workers)]
+                assert [one.result() for one in found] == [each] * workers
+                assert pool._max_workers == workers
+            assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)

@@ -48,7 +48,8 @@ assert_type(run.evaluate(), dict[str, dict[str, float]])
 
 classifier = mg.load("run")
 assert_type(classifier, mg.Classifier)
-assert_type(classifier.predict([{"text": "a text"}]), Iterator[dict[str, Any]])
+assert_type(classifier.predict([{"text": "a text"}]), list[dict[str, Any]])
+assert_type(classifier.predict(iter([{"text": "a text"}])), Iterator[dict[str, Any]])
 
 mg.load_config(settings=3)  # type: ignore[arg-type]
 mg.Hierarchy(hierarchy.edge_index)  # type: ignore[call-arg]

@@ -2,12 +2,10 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import Future
 from itertools import islice
-from numbers import Integral
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import pandas as pd
 import torch
@@ -16,7 +14,7 @@ from torch import Tensor, nn
 
 from match_graph.baselines import TfidfLinear
 from match_graph.config import Config, TrainConfig, parse_settings
-from match_graph.errors import CheckpointError, ConfigError
+from match_graph.errors import CheckpointError
 from match_graph.graph import (
     EgoBatch,
     EgoGraphs,
@@ -31,8 +29,8 @@ from match_graph.metrics import Blend, PlattScaling
 from match_graph.metrics.ranking import Chosen, choose_labels
 from match_graph.nn import MatchModel
 from match_graph.nn.coherent import CoherentOutput
-from match_graph.openmp import limit_threads
-from match_graph.predict.documents import Warn, name_documents, warn_of_unread
+from match_graph.openmp import open_threads
+from match_graph.predict.documents import Warn, check_counts, name_documents, warn_of_unread
 from match_graph.predict.hub import HubMixin
 from match_graph.predict.share import open_settings
 from match_graph.runs.blend import BlendedModel, load_linear
@@ -131,14 +129,32 @@ class Classifier(HubMixin):
             for label, name in zip(labels["id"], names, strict=True)
         ]
 
+    @overload
+    def predict(
+        self,
+        documents: Sequence[Mapping[str, Any]] | pd.DataFrame,
+        top_k: int | None = None,
+        threshold: bool = False,
+        batch_size: int = 256,
+    ) -> list[dict[str, Any]]: ...
+
+    @overload
+    def predict(
+        self,
+        documents: Iterator[Mapping[str, Any]],
+        top_k: int | None = None,
+        threshold: bool = False,
+        batch_size: int = 256,
+    ) -> Iterator[dict[str, Any]]: ...
+
     def predict(
         self,
         documents: Iterable[Mapping[str, Any]] | pd.DataFrame,
         top_k: int | None = None,
         threshold: bool = False,
         batch_size: int = 256,
-    ) -> Iterator[dict[str, Any]]:
-        """Predicts the labels of a stream of documents, in order.
+    ) -> list[dict[str, Any]] | Iterator[dict[str, Any]]:
+        """Predicts the labels of documents, in order: of a list a list, of a stream a stream.
 
         Args:
             documents: Documents in the MATCH format, dicts or rows of a DataFrame: ``text``, and
@@ -155,15 +171,17 @@ class Classifier(HubMixin):
 
         Returns:
             For each document ``{"paper": id or None, "labels": [{"id", "name", "probability"}]}``,
-            most probable first; ``name`` only where it is known and differs from the id.
+            most probable first; ``name`` only where it is known and differs from the id. Of a
+            sequence or a DataFrame they are a list; of an iterator they come while it is read.
 
         Raises:
             ConfigError: top_k or batch_size is below 1.
             CheckpointError: There are no thresholds.
             CorpusError: A document has no text, a field of the wrong type, or no features where the
-                run needs some; while iterating.
+                run needs some; of a stream after the answers to those before.
         """
-        return self.predict_named(name_documents(documents), top_k, threshold, batch_size)
+        found = self.predict_named(name_documents(documents), top_k, threshold, batch_size)
+        return list(found) if isinstance(documents, Sequence | pd.DataFrame) else found
 
     def predict_named(
         self,
@@ -173,7 +191,7 @@ class Classifier(HubMixin):
         batch_size: int = 256,
         warn: Warn | None = None,
     ) -> Iterator[dict[str, Any]]:
-        """Predicts (place, document) pairs as `predict` does; faults name the place.
+        """Predicts (place, document) pairs as `predict` does a stream; faults name the place.
 
         ``warn`` takes the text of a warning; None makes it a UserWarning.
         """
@@ -273,7 +291,7 @@ class Classifier(HubMixin):
             documents among them, [B], and what ``work`` gave.
         """
         waiting: deque[tuple[list[ReadDocument], list[tuple[Tensor, Future[T]]]]] = deque()
-        with self._open_threads() as threads:
+        with open_threads(_BUFFER if self.fabric.device.type == "cpu" else 1) as threads:
             fault: Exception | None = None
             buffer: list[ReadDocument] = []
             while True:
@@ -295,23 +313,6 @@ class Classifier(HubMixin):
             if fault is not None:
                 raise fault
 
-    @contextmanager
-    def _open_threads(self) -> Iterator[ThreadPoolExecutor]:
-        """Thread pool that computes batches: as many threads as torch has on CPU, else one."""
-        number = torch.get_num_threads()
-        on_cpu = self.fabric.device.type == "cpu"
-        pool = ThreadPoolExecutor(
-            min(number, _BUFFER) if on_cpu else 1,
-            "predict",
-            initializer=torch.set_num_threads,
-            initargs=(1 if on_cpu else number,),
-        )
-        with limit_threads(number):  # restores that of matrix products, which the pool sets for all
-            try:
-                yield pool
-            finally:
-                pool.shutdown(cancel_futures=True)
-
     def _name_labels(
         self, documents: Sequence[ReadDocument], chosen: Sequence[tuple[Tensor, Chosen]]
     ) -> Iterator[dict[str, Any]]:
@@ -324,14 +325,6 @@ class Classifier(HubMixin):
                 ]
         for document, named in zip(documents, labels, strict=True):
             yield {"paper": document.id, "labels": named}
-
-
-def check_counts(**given: int) -> None:
-    """Refuses what counts labels or documents and is no whole number of 1 or more."""
-    for name, value in given.items():
-        is_whole = isinstance(value, Integral) and not isinstance(value, bool)
-        if not is_whole or int(value) < 1:
-            raise ConfigError(f"{name} must be a whole number of 1 or more, found {value!r}.")
 
 
 def load(

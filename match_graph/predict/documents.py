@@ -1,19 +1,28 @@
-"""Documents to predict, as a caller gives them: what of them is a document, and what is read."""
+"""What callers give to predict: documents, what of them is read, and counts."""
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from numbers import Integral
 from typing import Any, TypeAlias
 
 import pandas as pd
 
 from match_graph.datasets.frames import iter_rows
-from match_graph.errors import CorpusError, shorten
+from match_graph.errors import ConfigError, CorpusError, shorten
 
 #: Takes the text of a warning.
 Warn: TypeAlias = Callable[[str], None]
 #: Keys of a document besides its metadata fields; `label` may be there and is not read, nor is
 #: `time`, which exports write, where the run has no times.
 KEYS = ("paper", "text", "label", "time")
+
+
+def check_counts(**given: int) -> None:
+    """Refuses what counts labels or documents and is no whole number of 1 or more."""
+    for name, value in given.items():
+        is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+        if not is_whole or int(value) < 1:
+            raise ConfigError(f"{name} must be a whole number of 1 or more, found {value!r}.")
 
 
 def list_rows(documents: pd.DataFrame, name: str) -> list[dict[str, Any]]:

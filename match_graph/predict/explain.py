@@ -9,7 +9,8 @@ from torch import Tensor
 
 from match_graph.metrics.ranking import choose_labels
 from match_graph.predict.case_study import Evidence, Prediction, Pull, WordEvidence
-from match_graph.predict.classifier import DEFAULT_TOP_K, check_counts, load
+from match_graph.predict.classifier import DEFAULT_TOP_K, load
+from match_graph.predict.documents import check_counts
 from match_graph.predict.evidence import DocumentEvidence, judge
 from match_graph.predict.names import find_metadata_names, find_names
 from match_graph.runs.run import Run

@@ -60,7 +60,7 @@ def show_examples(run: Run) -> list[Example]:
     model = run.config.model  # this run was started by whoever named them
     device = run.config.train.accelerator
     classifier = load(run.folder, device, encoder=model.encoder, head=model.head)
-    results = list(classifier.predict(records, top_k=5))
+    results = classifier.predict(records, top_k=5)
     pairs = list(zip(records, results, strict=True))
     labels = [label for record, result in pairs for label in _list_labels(record, result)]
     names = find_names(run.dataset, LABEL, labels)

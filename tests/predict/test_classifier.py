@@ -116,7 +116,7 @@ def test_Classifier_predictions_are_ranking_evaluation_measures(
     rank = trained_run.dataset.hierarchy.rank
     ranked = [[ids[label] for label in row] for row in rank_labels(logits, 5, rank).tolist()]
     for size in (3, 256):
-        results = list(classifier.predict(records, batch_size=size))
+        results = classifier.predict(records, batch_size=size)
         assert [result["paper"] for result in results] == [record["paper"] for record in records]
         assert [[label["id"] for label in result["labels"]] for result in results] == ranked
     probabilities = [[label["probability"] for label in result["labels"]] for result in results]
@@ -143,7 +143,7 @@ def test_Classifier_predicted_documents_are_new_to_the_model(
         encoder, "forward", lambda batch: seen.append(batch.document) or original(batch)
     )
     records = make_records(trained_run.dataset, "train")[:9]
-    found = list(classifier.predict(records, batch_size=4))
+    found = classifier.predict(records, batch_size=4)
     assert [one["paper"] for one in found] == [record["paper"] for record in records]
     DocumentEvidence(classifier, read_document(records[0], classifier._fields, "here")).score()
     assert len(torch.cat(seen)) > 9
@@ -166,6 +166,17 @@ def test_Classifier_it_streams(classifier: Classifier) -> None:
     assert len(read) == 96  # the two buffers of eight batches that were given out, and the next
 
 
+def test_Classifier_predict_of_a_list_is_a_list(classifier: Classifier) -> None:
+    """Also of a tuple; of an iterator it is a stream of the same answers."""
+    documents = [{"paper": "a", "text": "w1 w2"}, {"paper": "b", "text": "w3"}]
+    expected = classifier.predict(documents)
+    assert [one["paper"] for one in expected] == ["a", "b"]
+    assert classifier.predict(tuple(documents)) == expected
+    stream = classifier.predict(iter(documents))
+    assert next(stream) == expected[0]
+    assert [*stream] == expected[1:]
+
+
 def test_Classifier_what_is_missing_or_unseen_is_no_fault(classifier: Classifier) -> None:
     """No id, no metadata, null, empty text, unseen names: five labels each; top_k and labels."""
     documents = [
@@ -173,7 +184,7 @@ def test_Classifier_what_is_missing_or_unseen_is_no_fault(classifier: Classifier
         {"text": "never seen words", "venue": None, "author": [], "label": 7},
         {"paper": None, "text": "w1", "author": ["nobody"], "reference": "d1"},
     ]
-    results = list(classifier.predict(documents))
+    results = classifier.predict(documents)
     assert [result["paper"] for result in results] == [None, None, None]
     assert [len(result["labels"]) for result in results] == [5, 5, 5]
     (two,) = classifier.predict(documents[:1], top_k=2)
@@ -181,7 +192,7 @@ def test_Classifier_what_is_missing_or_unseen_is_no_fault(classifier: Classifier
     assert set(two["labels"][0]) == {"id", "probability"}  # these labels have no names
     (every,) = classifier.predict(documents[:1], top_k=10_000)
     assert len(every["labels"]) == len(classifier.vocabulary.labels)
-    assert list(classifier.predict([])) == []
+    assert classifier.predict([]) == []
 
 
 def test_Classifier_thresholds_choose_the_labels(trained_run: Run, classifier: Classifier) -> None:
@@ -189,15 +200,15 @@ def test_Classifier_thresholds_choose_the_labels(trained_run: Run, classifier: C
     records = make_records(trained_run.dataset, "test")
     table = pd.read_parquet(trained_run.folder / "thresholds.parquet")
     least = dict(zip(table["label"], table["threshold"], strict=True))
-    every = list(classifier.predict(records, top_k=10_000))
-    chosen = list(classifier.predict(records, threshold=True))
+    every = classifier.predict(records, top_k=10_000)
+    chosen = classifier.predict(records, threshold=True)
     for result, full in zip(chosen, every, strict=True):
         expected = [
             label for label in full["labels"] if label["probability"] >= least[label["id"]] - 1e-6
         ]
         assert result["labels"] == expected
     assert len({len(result["labels"]) for result in chosen}) > 1
-    capped = list(classifier.predict(records, top_k=1, threshold=True))
+    capped = classifier.predict(records, top_k=1, threshold=True)
     assert [result["labels"] for result in capped] == [result["labels"][:1] for result in chosen]
 
 
@@ -267,12 +278,15 @@ def test_load_folder_in_the_match_format(tmp_path: Path, small_settings) -> None
 def test_Classifier_wrong_document_is_named(
     classifier: Classifier, document: Any, fault: str
 ) -> None:
-    """One sentence with its number; the documents of earlier batches are given out."""
-    results = classifier.predict([{"text": "w1"}] * 8 + [document], batch_size=1)
+    """One sentence with its number; a stream gives out the documents of earlier batches."""
+    documents = [{"text": "w1"}] * 8 + [document]
+    results = classifier.predict(iter(documents), batch_size=1)
     assert len(list(islice(results, 8))) == 8
-    with pytest.raises(CorpusError) as caught:
-        next(results)
-    assert str(caught.value) == f"The documents must be in the MATCH format: document 9: {fault}"
+    for call in (lambda: next(results), lambda: classifier.predict(documents)):
+        with pytest.raises(CorpusError) as caught:
+            call()
+        told = f"The documents must be in the MATCH format: document 9: {fault}"
+        assert str(caught.value) == told
 
 
 def test_Classifier_wrong_arguments(classifier: Classifier, trained_run: Run) -> None:
@@ -439,10 +453,10 @@ def test_load_code_is_imported_by_request_only(
 def test_Classifier_predict_takes_a_frame_and_warns(classifier: Classifier) -> None:
     """One document a row; keys that the run does not read are named."""
     documents = [{"text": "w1 w2", "venue": "venue1"}, {"text": "w3", "venue": "venue2"}]
-    expected = list(classifier.predict(documents))
-    assert list(classifier.predict(pd.DataFrame(documents))) == expected
+    expected = classifier.predict(documents)
+    assert classifier.predict(pd.DataFrame(documents)) == expected
     with pytest.warns(UserWarning, match=r"the keys \['venu'\] of documents are not read; this"):
-        list(classifier.predict(pd.DataFrame(documents).assign(venu="venue1")))
+        classifier.predict(pd.DataFrame(documents).assign(venu="venue1"))
 
 
 def test_load_loading_leaves_the_callers_random_state_alone(trained_run: Run) -> None:

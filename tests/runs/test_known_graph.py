@@ -159,12 +159,12 @@ def test_load_temporal_run_reaches_no_later_document(tmp_path: Path, small_setti
     assert torch.equal(reached["none"], reached["late"])
     (record,) = run.dataset.as_json([run.dataset.documents(MASKS["test"])[0].item()])
     assert record["time"] == document["time"]
-    expected = next(classifier.predict([document]))["labels"]
+    expected = classifier.predict([document])[0]["labels"]
     found = Explainer(run, "cpu").explain(record)
     assert found.predictions[0].label == expected[0]["id"]
     assert found.predictions[0].probability == pytest.approx(expected[0]["probability"], rel=1e-4)
     with pytest.raises(CorpusError) as caught:
-        next(classifier.predict([{**document, "time": "1999"}]))
+        classifier.predict([{**document, "time": "1999"}])
     assert str(caught.value).endswith(
         "document 1: 'time' must be a number, found the string \"1999\"."
     )
