@@ -439,15 +439,22 @@ def test_Experiment_rows_with_features_are_their_base_rows() -> None:
 
 
 def test_every_registered_model_is_among_the_encoders() -> None:
-    """Every ablation too; rows of text alone are the encoders that read no metadata by default."""
+    """Every ablation too; rows that start from vectors of text alone read no metadata.
+
+    Each of these has one beside it that does.
+    """
     experiment = load_experiment(FOLDER / "encoders.yaml")
     assert {row.encoder for row in experiment.rows} == {*ENCODERS, *BASELINES}
     ablations = {name for row in experiment.rows for name in row.ablation}
     assert ablations == {"no-metadata", "no-{field}", "no-hierarchy", "no-pretrain"}
+    of_words = set()
     for row in experiment.rows:
         model = find_model(Config().change("model", encoder=row.encoder))
         reads = getattr(model.settings, "metadata", True)
+        reads = row.settings.get("model.encoder_config.metadata", reads)
         assert (row.settings.get("model.init") == "spherical_text") == (not reads), row.name
+        of_words |= set() if reads else {row.name}
+    assert {row.base for row in experiment.rows if row.name.endswith(" + metadata")} == of_words
 
 
 def test_Experiment_expected_numbers_are_complete() -> None:
