@@ -9,7 +9,7 @@ from match_graph.graph.csr import make_ptr, ragged_arange, row_index
 from match_graph.nn.heads import LabelAttentionHead
 from match_graph.nn.model import MatchModel, find_head, head_settings
 
-#: Log-odds of nodes outside the beam: a probability of 1e-13.
+#: Log-odds of nodes outside the beam, a probability of 1e-13; none inside has less.
 OUTSIDE = -30.0
 
 
@@ -94,7 +94,7 @@ class TreeModel(MatchModel):
         scores = scores[valid]
         row = valid.nonzero()[:, 0]
         if not self.training:
-            scores = join_log_odds(above[row, node], scores.float())
+            scores = join_log_odds(above[row, node], scores.float()).clamp(min=OUTSIDE)
         shape = self.parent.numel(), above.size(0)
         outside = torch.full(shape, OUTSIDE, dtype=scores.dtype, device=scores.device)
         return outside.index_put((candidates[valid], row), scores).t()

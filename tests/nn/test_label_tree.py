@@ -91,6 +91,18 @@ def test_TreeModel_scores_equal_the_naive_product(
     assert bool((logits == OUTSIDE).any()) == (beam < 8)
 
 
+@torch.no_grad()
+def test_TreeModel_scores_nothing_below_what_is_outside(
+    synthetic: Synthetic, batch: EgoBatch
+) -> None:
+    """Where parent and label are both unlikely, the product of their odds would be."""
+    model = make_tree(synthetic)
+    for level in (model, model.above):
+        level.head.bias.fill_(-25.0)
+    assert bool((flat_scores(model, batch) > OUTSIDE).all())
+    assert float(model(batch).min()) == OUTSIDE
+
+
 def test_TreeModel_training_scores_children_of_gold_nodes_too(
     synthetic: Synthetic, batch: EgoBatch
 ) -> None:
