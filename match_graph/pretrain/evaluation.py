@@ -78,7 +78,6 @@ def rank_pairs(
         target: Unit vectors of all candidates, [T, C].
         pairs: Pairs to rank, [2, H], int64; row 0 documents, row 1 targets.
         known: Pairs that do not count as rivals in the filtered rank, [2, E], int64.
-
         margin: Margin, the paper's gamma.
 
     Returns:

@@ -74,8 +74,9 @@ def test_choose_metadata_weight_follows_what_decides(
 
 def test_choose_metadata_weight_few_documents_take_the_usual() -> None:
     """Below 100 documents, and where a part is empty; labels of all documents decide nothing."""
-    rows, gold = plant(99, "metadata")
-    assert choose_metadata_weight(rows, IS_WORD, gold) == 0.5
+    rows, gold = plant(100, "metadata")
+    assert choose_metadata_weight(rows, IS_WORD, gold) != 0.5
+    assert choose_metadata_weight(rows[:99], IS_WORD, gold[:99]) == 0.5
     rows, gold = plant(200, "metadata")
     for column in (True, False):
         assert choose_metadata_weight(rows, np.full(400, column), gold) == 0.5

@@ -10,8 +10,9 @@ import torch
 from scipy import sparse
 from sklearn.datasets import load_svmlight_file
 
-from match_graph.baselines import OmikujiTrees
+from match_graph.baselines import OmikujiTrees, omikuji_trees
 from match_graph.baselines.omikuji_trees import TREES, write_documents
+from match_graph.baselines.tfidf import stack_labels
 from match_graph.datasets import Synthetic
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.graph import TokenSpace
@@ -69,13 +70,33 @@ def test_OmikujiTrees_nothing_is_printed(
     assert (captured.out, captured.err) == ("seen\n", "")
 
 
-def test_OmikujiTrees_documents_without_tokens(synthetic: Synthetic, batches) -> None:
+def test_OmikujiTrees_cost_fits_closer(fitted: OmikujiTrees, batches) -> None:
+    """At a cost near 0 every weight is pruned, and all documents score alike."""
+    batch, config = batches("test")[0], OmikujiTrees.Config(num_threads=1, cost=1e-6)
+    trees = OmikujiTrees(fitted.space, fitted.num_labels, config)
+    trees.fit(batches("train"))
+    for one, is_alike in ((trees, True), (fitted, False)):
+        logits = one.predict(batch)
+        assert torch.equal(logits, logits[:1].expand_as(logits)) == is_alike
+
+
+def test_OmikujiTrees_documents_without_tokens(
+    synthetic: Synthetic, batches, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They teach nothing; where no other is left, one sentence says so."""
     pytest.importorskip("omikuji", reason="omikuji is not installed (extra: peers)")
     trees = OmikujiTrees(synthetic.token_space(), synthetic.num_labels, OmikujiTrees.Config())
     first, *others = batches("train")
     bare = first.select_tokens(torch.zeros_like(first.token_id, dtype=torch.bool))
+    written = []
+
+    def record(path, rows, gold) -> None:
+        written.append(gold)
+        write_documents(path, rows, gold)
+
+    monkeypatch.setattr(omikuji_trees, "write_documents", record)
     trees.fit([bare, *others])
+    assert (written[0] != stack_labels(others, synthetic.num_labels)).nnz == 0
     assert trees.predict(bare).shape == (bare.num_documents, synthetic.num_labels)
     with pytest.raises(ConfigError, match=rf"none of {bare.num_documents} training documents"):
         trees.fit([bare])

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import LinearSVC
 
-from match_graph.baselines import TfidfLinear, tfidf_linear
+from match_graph.baselines import TfidfLinear, tfidf, tfidf_linear
 from match_graph.baselines.tensors import TENSORS
 from match_graph.baselines.tfidf import stack_labels
 from match_graph.baselines.tfidf_linear import count_passes
@@ -38,7 +38,8 @@ def test_TfidfLinear_scores_equal_scikit_learns_one_vs_rest(
     synthetic: Synthetic, batches, loss: str, reference
 ) -> None:
     """Without pruning and scaling, for the labels that some documents have and some lack."""
-    baseline = make(synthetic, loss=loss, cost=2.0, prune=0.0, slope=1.0, offset=0.0)
+    scale = {"slope": 1.0, "offset": 0.0} if loss == "squared_hinge" else {}  # none of log-odds
+    baseline = make(synthetic, loss=loss, cost=2.0, prune=0.0, **scale)
     baseline.fit(batches("train"))
     train, test = batches("train"), batches("test")
     features = baseline.features
@@ -49,6 +50,19 @@ def test_TfidfLinear_scores_equal_scikit_learns_one_vs_rest(
     expected = model.decision_function(features.transform(test))
     found = torch.cat([baseline.predict(batch) for batch in test])[:, torch.from_numpy(usual)]
     np.testing.assert_allclose(found.numpy(), expected, atol=2e-3)  # both stop early
+
+
+def test_TfidfLinear_seed_draws_what_weighs_metadata(
+    synthetic: Synthetic, batches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The documents that choose the weight are drawn by the seed of the run."""
+    seeds, draw = [], tfidf.draw_documents
+    monkeypatch.setattr(
+        tfidf, "draw_documents", lambda number, seed: seeds.append(seed) or draw(number, seed)
+    )
+    config = TfidfLinear.Config()
+    TfidfLinear(synthetic.token_space(), synthetic.num_labels, config, 7).fit(batches("train"))
+    assert seeds == [7]
 
 
 def test_TfidfLinear_fits_the_same_again(synthetic: Synthetic, batches) -> None:

@@ -32,7 +32,7 @@ def batch(synthetic: Synthetic) -> EgoBatch:
 def make_tree(synthetic: Synthetic, beam: int = 2, **settings: object) -> TreeModel:
     """Three levels over the 25 labels, in evaluation mode."""
     torch.manual_seed(0)
-    head = {"hidden_channels": [6], "flat_labels": 4, "cluster_size": 4, "beam": beam}
+    head = {"hidden_channels": [6, 5], "flat_labels": 4, "cluster_size": 4, "beam": beam}
     config = ModelConfig(
         encoder="attention_xml", encoder_config={"hidden_channels": 4}, channels=8,
         head_config=head, **settings,

@@ -54,6 +54,23 @@ def test_TransformerLayer_equals_torchs_own(copy_layer, num_groups: int) -> None
         assert torch.allclose(parameter.grad, other.grad, rtol=1e-9, atol=1e-10), name
 
 
+def test_TransformerLayer_dropout_is_on_both_branches() -> None:
+    """Where everything is dropped, the norms alone are left."""
+    layer, tokens = make_layer(), torch.randn(9, 6)
+    layer.dropout.register_forward_hook(lambda *args: torch.zeros_like(args[2]))
+    found = layer(tokens, RaggedLayout.from_ptr(PTR))
+    assert torch.equal(found, layer.norm2(layer.norm1(tokens)))
+
+
+def test_TransformerLayer_reset_parameters_resets_norms() -> None:
+    """To scale 1 and shift 0."""
+    layer = make_layer()
+    layer.reset_parameters()
+    for norm in (layer.norm1, layer.norm2):
+        assert norm.weight.tolist() == [1.0] * 6
+        assert norm.bias.tolist() == [0.0] * 6
+
+
 def test_TransformerStack_applies_its_layers_one_after_the_other(copy_layer) -> None:
     """All tokens, and the first ones alone, are the same."""
     torch.manual_seed(0)

@@ -97,6 +97,18 @@ def test_hold_out_training_ranks_held_out_labels_better(synthetic: Synthetic) ->
     assert after["pairs"] == held.pairs["label"].size(1)
 
 
+def test_evaluate_vectors_by_hand() -> None:
+    """A document at its venue, opposite the only other one: every margin holds."""
+    data = HeteroData()
+    data["document"].train_mask = torch.ones(1, dtype=torch.bool)
+    data["venue"].num_nodes = 2
+    data["document", "has", "venue"].edge_index = torch.tensor([[0], [0]])
+    tables = {"document": torch.tensor([[1.0, 0.0]]), "venue": torch.tensor([[1.0, 0], [-1, 0]])}
+    found = evaluate_vectors(tables, hold_out(data, {}, share=1.0), 0.3)
+    measures = {"mrr": 1.0, "mrr_filtered": 1.0, "satisfied": 1.0}
+    assert found == {"venue": {**measures, "pairs": 1, "candidates": 2}}
+
+
 def test_hold_out_types_without_vectors_or_pairs_are_left_out(synthetic: Synthetic) -> None:
     held = hold_out(synthetic[0], {"label": 0})
     tables = {"document": make_unit(400, 0), "label": make_unit(24, 1)}

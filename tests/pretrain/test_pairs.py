@@ -272,6 +272,7 @@ def test_Relation_feed_hands_out_full_chunks_of_allowed_pairs(shared: bool) -> N
     chunks = [feed.next_chunk(16, generator) for _ in range(2_000)]
     assert all(chunk.anchor.shape == chunk.positive.shape == (16,) for chunk in chunks)
     assert all(chunk.negative.shape == ((4,) if shared else (16, 4)) for chunk in chunks)
+    assert len({tuple(chunk.negative.flatten().tolist()) for chunk in chunks}) > 100
     drawn = words_relation(2).sample(60_000, seeded(1))
     expected = Counter(zip(*(side.tolist() for side in drawn), strict=True))
     found = Counter(

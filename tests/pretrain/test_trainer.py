@@ -1,6 +1,7 @@
 """The trainer: what moves, what repeats, on which graphs it works."""
 
 import copy
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,41 @@ def test_SphericalTrainer_kinds_alternate(
     kinds = [{relation.name for relation in kind} for kind in trainer.kinds]
     assert len(kinds) == 4
     assert all(name in kinds[place % 4] for place, name in enumerate(names))
+
+
+def test_SphericalTrainer_learning_rate_falls_linearly(
+    synthetic: Synthetic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over the pairs, here four chunks of 100."""
+    config = SMALL.model_copy(update={"chunk_size": 100, "learning_rate": 0.1})
+    trainer, rates = SphericalTrainer(synthetic[0], config), []
+
+    def record(relation, chunk, learning_rate):
+        rates.append(learning_rate)
+        return torch.zeros(())
+
+    monkeypatch.setattr(trainer, "step", record)
+    trainer.fit(400)
+    assert rates == pytest.approx([0.1, 0.075, 0.05, 0.025])
+
+
+def test_SphericalTrainer_relations_of_a_kind_by_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One with two pairs has a third of the chunks beside one with four."""
+    data = HeteroData()
+    data["document"].num_nodes = data["a"].num_nodes = data["b"].num_nodes = 2
+    data["document"].train_mask = torch.ones(2, dtype=torch.bool)
+    data["document", "has", "a"].edge_index = torch.tensor([[0, 1], [0, 1]])
+    data["document", "has", "b"].edge_index = torch.tensor([[0, 0, 1, 1], [0, 1, 0, 1]])
+    config = SMALL.model_copy(update={"chunk_size": 1})
+    trainer, count = SphericalTrainer(data, config), Counter[str]()
+
+    def record(relation, chunk, learning_rate):
+        count[relation.target] += 1
+        return torch.zeros(())
+
+    monkeypatch.setattr(trainer, "step", record)
+    trainer.fit(600)
+    assert count["a"] == pytest.approx(200, abs=40)
 
 
 def test_SphericalTrainer_one_seed_gives_one_result(synthetic: Synthetic) -> None:

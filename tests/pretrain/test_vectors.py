@@ -44,6 +44,7 @@ def test_write_word2vec_gensim_reads_what_is_written(tmp_path: Path) -> None:
     assert "graph" in loaded
     assert "venue/graph" in loaded
     assert "venue/Journal%20of%20Toys" in loaded
+    assert "a%2Fb" in loaded
 
 
 @pytest.mark.parametrize("name", NAMES["venue"])
@@ -73,13 +74,13 @@ def test_read_word_vectors_extreme_lengths_become_one(tmp_path: Path, size: str)
 @pytest.mark.parametrize("header", ["", "3 2\n"])
 def test_read_word_vectors_glove_with_and_without_header(tmp_path: Path, header: str) -> None:
     path = tmp_path / "glove.txt"
-    path.write_text(f"{header}the 3 4\n. . . 1 0\nnaïve 0 -2\nzero 0 0\nthe 9 9\n")
-    words = ["naïve", "the", "unseen", ". . .", "zero"]
+    path.write_text(f"{header}7 0 5\nthe 3 4\n. . . 1 0\nnaïve 0 -2\nzero 0 0\nthe 9 9\n")
+    words = ["naïve", "the", "unseen", ". . .", "zero", "7"]
     table, found = read_word_vectors(path, words, 2)
-    assert found == 3  # a zero vector has no direction
-    expected = torch.tensor([[0.0, -1.0], [0.6, 0.8], [1.0, 0.0]])
-    assert torch.allclose(table[[0, 1, 3]], expected)
-    assert torch.allclose(table.norm(dim=1), torch.ones(5))
+    assert found == 4  # a zero vector has no direction
+    expected = torch.tensor([[0.0, -1.0], [0.6, 0.8], [1.0, 0.0], [0.0, 1.0]])
+    assert torch.allclose(table[[0, 1, 3, 5]], expected)
+    assert torch.allclose(table.norm(dim=1), torch.ones(6))
     again, _ = read_word_vectors(path, words, 2)
     assert torch.equal(again, table)
 

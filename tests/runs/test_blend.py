@@ -2,12 +2,15 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 from match_graph.errors import CheckpointError
+from match_graph.graph import EgoBatch
 from match_graph.io.files import remove_files
 from match_graph.io.run_folder import BLEND, FITTED, METRICS, RECORD, SHARES
 from match_graph.metrics import Blend, BlendSearch
@@ -68,6 +71,39 @@ def test_BlendedModel_on_a_gpu(blended_run: Run) -> None:
         with torch.no_grad():
             found.append(model(batch.to(device)).cpu())
     torch.testing.assert_close(found[0], found[1], atol=1e-3, rtol=1e-3)
+
+
+class Scorer(nn.Module):
+    """Scores label 5 by a value of each document, labels 0 to 4 by its negative."""
+
+    def __init__(self, value: Tensor) -> None:
+        super().__init__()
+        self.value = value
+
+    def forward(self, batch: EgoBatch) -> Tensor:
+        value = self.value[batch.document].unsqueeze(1)
+        return torch.cat([-value.expand(-1, 5), value], dim=1)
+
+
+def make_batch(document: Tensor) -> EgoBatch:
+    """Documents without tokens, each with label 5."""
+    ptr, empty = torch.arange(len(document) + 1), torch.zeros(0, dtype=torch.int64)
+    label = torch.full_like(document, 5)
+    return EgoBatch(document, empty, empty, empty, torch.zeros_like(ptr), ptr, label)
+
+
+def test_fit_blend_favours_the_model_that_is_right() -> None:
+    """The network on the six documents of fold 0, the linear classifier on the three of fold 1."""
+    fold = torch.tensor([1] * 3 + [0] * 6)
+    network, linear = Scorer(1.0 - 2 * fold), Scorer(2.0 * fold - 1)
+    batches = [make_batch(part) for part in torch.arange(9).split(3)]
+    batches += 3 * [replace(batches[0], share=0.0)]  # of another process
+    search, doubled = BlendSearch(2), BlendSearch(2)
+    blend = fit_blend(network, linear, search, Validation(batches, fold))
+    assert blend.share == 0.6
+    assert blend.fold_share.tolist() == pytest.approx([0.4, 0.6])
+    fit_blend(network, linear, doubled, Validation(batches, fold, total=lambda sums: 2 * sums))
+    assert torch.equal(doubled.state()["sums"], 2 * search.state()["sums"])
 
 
 def test_fit_blend_is_what_training_writes(blended_run: Run) -> None:

@@ -146,16 +146,27 @@ def test_Validation_ndcg_is_that_of_evaluate_model(
     assert valid.ndcg(model) == expected
 
 
+def test_Validation_ndcg_sums_scores_over_processes(trained_run: Run) -> None:
+    """With a second process of the same documents each of them counts twice."""
+    model, valid = trained_run.load_model(), valid_of(trained_run)
+    single, both = (PlattSearch(trained_run.dataset.num_labels) for _ in range(2))
+    valid.ndcg(model, single)
+    replace(valid, total=lambda counts: 2 * counts).ndcg(model, both)
+    for name, counts in single.state().items():
+        assert torch.equal(both.state()[name], 2 * counts), name
+
+
 def test_fit_calibration_scaling_that_ranks_worse_is_not_kept(
     trained_run: Run, monkeypatch
 ) -> None:
-    """Whatever its log-loss."""
+    """Whatever its log-loss; each document is scaled by the other folds."""
     number = trained_run.dataset.num_labels
     compute = PlattSearch.compute
 
     def spoil(search: PlattSearch) -> PlattScaling:
-        shift = torch.linspace(-9, 9, number)
-        return replace(compute(search), fold_shift=shift.expand(5, -1), shift=shift, width=0.4)
+        ones, fold_shift = torch.ones(number), torch.linspace(-9, 9, number).expand(5, -1)
+        found = compute(search)
+        return replace(found, fold_shift=fold_shift, scale=ones, shift=ones, width=0.4)
 
     monkeypatch.setattr(PlattSearch, "compute", spoil)
     model = trained_run.load_model()

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -189,6 +190,10 @@ def test_LossMeter_losses_are_means_over_documents() -> None:
     assert again.compute(fabric)["loss"] == found["loss"]
     again.reset()
     assert again.compute(fabric)["loss"] == 0.0
+    second = SimpleNamespace(global_rank=1, world_size=2)  # the first process takes it all
+    again.load_state_dict(meter.state_dict(fabric), second)
+    assert again.num_documents == 0
+    assert not again.sums.any()
 
 
 def test_TrainState_place_is_told_in_words() -> None:

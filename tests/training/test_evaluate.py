@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from match_graph.datasets import Synthetic
-from match_graph.graph import EgoLoader, EgoSampler
+from match_graph.graph import EgoBatch, EgoLoader, EgoSampler
 from match_graph.training import evaluate_model, label_prior
 
 
@@ -48,6 +48,17 @@ def test_evaluate_model_evaluation_equals_a_loop_over_documents(synthetic: Synth
     assert measures["P@5"] == pytest.approx(precision / len(documents))
     assert measures["NDCG@5"] == pytest.approx(ndcg / len(documents), rel=1e-6)
     assert measures["violation_rate"] == pytest.approx(violations / len(documents) / edges.size(1))
+
+
+def test_evaluate_model_ranks_equal_scores_by_label_rank() -> None:
+    """Two documents of label 2 and one of label 0, no score above another."""
+    ptr, empty = torch.arange(4), torch.zeros(0, dtype=torch.int64)
+    gold = ptr, torch.tensor([2, 2, 0])
+    batch = EgoBatch(torch.arange(3), empty, empty, empty, torch.zeros_like(ptr), *gold)
+    for rank, expected in ((None, 1 / 3), (torch.tensor([2, 1, 0]), 2 / 3)):
+        model = Constant(torch.zeros(3, 3))
+        found = evaluate_model(model, [batch], None, label_rank=rank)
+        assert found["P@1"] == pytest.approx(expected)
 
 
 def test_label_prior_ranks_by_training_frequency() -> None:

@@ -18,6 +18,7 @@ from match_graph.io.run_folder import HISTORY, MODEL, STATE
 from match_graph.runs import Run, start_run
 from match_graph.training import checkpoint
 from match_graph.training import loop as loop_module
+from match_graph.training.average import WeightAverage
 from match_graph.training.checkpoint import SaveTimer, TrainState
 from match_graph.training.loop import (
     FitInputs,
@@ -132,31 +133,41 @@ def test_train_model_writes_the_best_weights_with_a_checkpoint(
     assert all(torch.equal(each[name], last[name]) for name in each)
 
 
-def test_Run_weights_validated_themselves_until_average_starts(make_run) -> None:
+def test_Run_weights_validated_themselves_until_average_starts(
+    make_run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One that never starts equals none; from its first epoch on it changes what is validated."""
-    rows = []
+    rows, steps, update = [], list[int](), WeightAverage.update
+
+    def record(average: WeightAverage, step: int) -> None:
+        steps.append(step)
+        update(average, step)
+
+    monkeypatch.setattr(WeightAverage, "update", record)
     for name, settings in (
         ("none", ("train.average=0",)),
         ("never", ("train.average=0.5", "train.average_after=9")),
         ("late", ("train.average=0.5", "train.average_after=2")),
     ):
         run = make_run(name, *settings)
+        steps.clear()
         run.train()
         rows.append(pd.read_csv(run.folder / HISTORY)["NDCG@5"].tolist())
     none, never, late = rows
     assert never == none
     assert late[:2] == none[:2]
     assert late[2] != none[2]
+    assert steps[-1] == len(steps) // 3  # counted from the last of three epochs
 
 
 def test_Run_training_stops_when_validation_no_longer_improves(
     make_run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a measure that only falls, patience 2 ends after three of ten epochs."""
+    """With a measure that never rises, patience 2 ends after three of ten epochs."""
     run = make_run("a", "train.epochs=10", "train.patience=2", "model.blend=false")
     lines: list[str] = []
     monkeypatch.setattr(Reporter, "line", lambda _reporter, text: lines.append(text))
-    values = iter([0.9, 0.8, 0.7, 0.6, 0.5])
+    values = iter([0.9, 0.9, 0.7, 0.6, 0.5])
     monkeypatch.setattr(
         loop_module, "evaluate_model", lambda *_, **__: {"P@1": 0.5, "NDCG@5": next(values)}
     )
@@ -217,6 +228,22 @@ def test_train_step_that_is_not_finite_is_not_kept(
     assert (content["train"]["epoch"], content["train"]["step"]) == (1, 3)
     assert bool(torch.isfinite(content["losses"]["sums"]).all())
     assert all(bool(torch.isfinite(value).all()) for value in content["model"].values())
+
+
+def test_train_model_seeds_each_epoch_by_draw_seed(
+    make_run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that no epoch repeats the dropout of another."""
+    run = make_run("a", "train.epochs=2", "model.init=random", "seed=3")
+    seeds, manual_seed = list[int](), torch.manual_seed
+
+    def record(seed: int) -> torch.Generator:
+        seeds.append(seed)
+        return manual_seed(seed)
+
+    monkeypatch.setattr(torch, "manual_seed", record)
+    run.train()
+    assert seeds[-2:] == [draw_seed(3, 0, 0), draw_seed(3, 1, 0)]
 
 
 def test_draw_seed_differs_for_all_processes_epochs_and_seeds() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from match_graph.config import ModelConfig, TrainConfig
-from match_graph.graph import TokenSpace
+from match_graph.graph import NodeFeatures, TokenSpace
 from match_graph.nn import MatchModel
 from match_graph.training.optimizers import (
     find_progress,
@@ -17,7 +17,8 @@ SPACE = TokenSpace(("venue", "word"), (3, 4))
 
 def make_model() -> MatchModel:
     config = {"num_cls": 2, "num_layers": 1, "position_channels": 4}
-    return MatchModel(SPACE, 5, ModelConfig(channels=8, encoder_config=config))
+    settings = ModelConfig(channels=8, encoder_config=config)
+    return MatchModel(SPACE, 5, settings, features=NodeFeatures(3))
 
 
 def test_schedule_warms_up_then_falls_to_zero() -> None:
@@ -47,6 +48,20 @@ def test_set_progress_follows_the_schedule() -> None:
     set_progress(optimizer, 0.6, config)
     rates = [group["lr"] for group in optimizer.param_groups]
     assert rates == pytest.approx([0.001] * len(rates))
+
+
+def test_set_progress_keeps_the_factors_of_an_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenth of the rate of the other parameters, at the peak and half of the way down."""
+    model = make_model()
+    monkeypatch.setattr(type(model.encoder), "rate_factors", {"": 0.1})
+    config = TrainConfig(learning_rate=0.002, batch_size=64, warmup=0.2)
+    optimizer = make_optimizer(model, config)
+    for progress, rate in ((0.2, 0.002), (0.6, 0.001)):
+        set_progress(optimizer, progress, config)
+        rates = {one: group["lr"] for group in optimizer.param_groups for one in group["params"]}
+        for name, parameter in model.named_parameters():
+            expected = 0.1 * rate if name.startswith("encoder.") else rate
+            assert rates[parameter] == pytest.approx(expected), name
 
 
 def test_make_optimizer_weight_decay_leaves_embeddings_biases() -> None:

@@ -79,6 +79,17 @@ def test_LinearHead_reset_draws_xavier_weights_and_no_bias() -> None:
     assert torch.equal(head.weight, first)
 
 
+def test_LinearHead_label_vectors_stand_in_the_encoders_state() -> None:
+    """In both of its slots; the two columns behind it, of features, stay."""
+    head = make_head(in_channels=6)
+    before = head.weight.detach().clone()
+    vectors = torch.nn.functional.normalize(torch.randn(7, 2))
+    head.load_label_vectors(vectors, width=4, slot_channels=2)
+    slots = torch.nn.functional.normalize(head.weight[:, :4].view(7, 2, 2), dim=2)
+    assert torch.allclose(slots, vectors.unsqueeze(1).expand(-1, 2, -1))
+    assert torch.equal(head.weight[:, 4:], before[:, 4:])
+
+
 def test_LinearHead_label_weight_is_the_parameter_itself() -> None:
     """One row per label, [L, C], so that the regulariser trains it."""
     head = make_head()
