@@ -173,9 +173,9 @@ def test_NeighborPredictor_round_trip() -> None:
 
 
 def test_link_documents_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gold labels, itself, and cited both ways; other splits' documents are no neighbours."""
+    """Gold labels, itself, and those cited or citing; other splits' documents are no neighbours."""
     rows = [
-        ("a", "train", ["c", "x"], ["l1"]), ("b", "train", [], ["l1", "l2"]),
+        ("a", "train", ["c", "x"], ["l1"]), ("b", "train", ["c"], ["l1", "l2"]),
         ("c", "train", ["a"], ["l2"]), ("x", "test", ["a"], ["l2"]), ("v", "valid", [], ["l1"]),
     ]  # fmt: skip
     documents = pd.DataFrame(rows, columns=["id", "split", "reference", "label"])
@@ -190,9 +190,9 @@ def test_link_documents_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert candidates.tolist() == train.tolist()
     order = [*labels, 2, 3, 4]
     assert links.toarray()[:, order].tolist() == [
-        [1, 0, 1, 0, 1], [1, 1, 0, 1, 0], [0, 1, 1, 0, 1],
+        [1, 0, 1, 0, 1], [1, 1, 0, 1, 1], [0, 1, 1, 1, 1],
     ]  # fmt: skip
     monkeypatch.setattr(neighbors_module, "MAX_CANDIDATES", 2)
     links, candidates = link_documents(dataset, train)
     assert names[candidates.numpy()].tolist() == ["a", "c"]
-    assert links.toarray()[:, 2:].tolist() == [[1, 1], [0, 0], [1, 1]]
+    assert links.toarray()[:, 2:].tolist() == [[1, 1], [0, 1], [1, 1]]

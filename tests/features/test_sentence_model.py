@@ -112,6 +112,7 @@ def test_load_model_limits_pieces(sentence_model: Path) -> None:
     model = load_model("tiny", sentence_model, CPU, 3)
     first, second = model.encode(["deep nets and graphs of", "deep nets and kernels"])
     assert (first == second).all()
+    assert load_model("tiny", sentence_model, CPU, 32).max_seq_length == 32
     with pytest.raises(ConfigError) as caught:
         load_model("tiny", sentence_model, CPU, 33)
     assert str(caught.value) == (

@@ -88,10 +88,14 @@ def test_open_table_leaves_out_the_index_of_pandas(tmp_path: Path, name: str | N
 
 
 def test_make_table_takes_arrays_tensors_and_frames() -> None:
-    """float64 and bfloat16 become float32, float16 stays; ids are a frame's index or column."""
+    """All but float16 become float32; ids are a frame's index or column. Every value and id counts
+    in the digest."""
     assert make_table(torch.ones(2, 3, dtype=torch.bfloat16)).dtype == np.float32
     assert make_table(np.ones((2, 3))).dtype == np.float32
     assert make_table(np.ones((2, 3), np.float16)).dtype == np.float16
+    assert read(make_table(np.array([[4097]], np.int16))).tolist() == [[4097]]  # 4096 in float16
+    mixed = pd.DataFrame({"x": np.ones(1, np.float16), "y": [4097.0]})
+    assert read(make_table(mixed)).tolist() == [[1, 4097]]
     frames = [
         pd.DataFrame(VALUES, index=IDS),
         pd.DataFrame({"id": IDS, "x": list(VALUES)}),
@@ -103,7 +107,9 @@ def test_make_table_takes_arrays_tensors_and_frames() -> None:
         assert table.ids.to_pylist() == IDS
     assert len({make_table(frame).compute_digest() for frame in frames}) == 1
     others = [VALUES, VALUES.astype(np.float16), VALUES[:, :2], pd.DataFrame(VALUES, IDS[::-1])]
-    assert len({make_table(one).compute_digest() for one in [frames[0], *others]}) == 5
+    others += [VALUES + (VALUES == 11), pd.DataFrame(VALUES, ["a b", "c", "d", "e"])]
+    others += [pd.DataFrame(VALUES, ["a", "b c", "d", "e"])]
+    assert len({make_table(one).compute_digest() for one in [frames[0], *others]}) == 8
 
 
 def refuse(values: object) -> str:
@@ -127,6 +133,7 @@ def test_make_table_refuses_what_is_no_matrix() -> None:
         "Features must be readable, but the given data frame is not (the lists of 'x' must have "
         "one length, found 1 and 2); check what it holds, and that it is whole."
     )
+    assert "found 2 and 1)" in refuse(pd.DataFrame({"x": [[1.0, 2.0], [1.0]]}))
     assert "(it has no column but 'id')" in refuse(pd.DataFrame({"id": ["a"]}))
     assert "the columns ['name'] are neither numbers nor lists of numbers" in refuse(
         pd.DataFrame({"name": ["a"], "x": [1.0]})

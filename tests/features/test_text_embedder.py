@@ -56,6 +56,9 @@ def test_text_embedder_reads_its_cache(
     third = TextEmbedder(str(sentence_model), tmp_path)
     assert np.array_equal(third.embed(TEXTS), vectors)
     assert third.embed([]).shape == (0, 8)
+    monkeypatch.setattr(text_embedder, "_KEYS", 2)  # two queries for four texts
+    assert third.find_missing([*TEXTS, "new"]) == ["new"]
+    assert np.array_equal(third.embed(TEXTS), vectors)
     assert "_network" not in vars(third)
 
 
@@ -135,10 +138,10 @@ def test_text_embedder_refuses_a_damaged_cache(sentence_model: Path, tmp_path: P
 def test_text_embedder_refuses_vectors_that_float16_cannot_hold(
     sentence_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Too large, NaN, or no vectors; nothing is kept."""
+    """Too large, if only in one place, NaN, or no vectors; nothing is kept."""
     embedder = TextEmbedder(str(sentence_model), tmp_path)
     network = embedder._network
-    for values in (np.full((1, 8), 1e6), np.full((1, 8), np.nan)):
+    for values in (np.full((1, 8), 1e6), np.eye(1, 8) * 1e6, np.full((1, 8), np.nan)):
         monkeypatch.setattr(network, "encode", lambda *_, values=values, **__: values)
         with pytest.raises(CorpusError, match="must be finite in float16, but those of"):
             embedder.embed(["deep"])

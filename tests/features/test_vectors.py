@@ -15,6 +15,7 @@ from match_graph.errors import CheckpointError, CorpusError
 from match_graph.features import VECTORS, TextEmbedder, open_features, read_text_vectors
 from match_graph.features.neighbors import link_documents
 from match_graph.features.texts import list_texts
+from match_graph.features.vectors import make_text_vectors
 from match_graph.typing import DOCUMENT, MASKS
 
 PINA = FeatureSource(latent=8, neighbors=3)
@@ -136,10 +137,35 @@ class Dated(CorpusDataset):
         return builder.build()
 
 
+def test_make_text_vectors_of_some_candidates(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three of fourteen, the first, the middle and the last, each with its own vector."""
+    monkeypatch.setattr("match_graph.features.neighbors.MAX_CANDIDATES", 3)
+    dataset = Dated(root=tmp_path)
+    texts = list_texts(dataset, DOCUMENT, ["text"])
+    source = FeatureSource(latent=4, neighbors=2)
+    _, made = make_text_vectors(source, dataset, DOCUMENT, texts, None)
+    assert made.predictor is not None
+    chosen = dataset.documents(MASKS["train"])[[0, 6, 13]]
+    own = torch.from_numpy(made.own.embed([texts[one] for one in chosen.tolist()]))
+    torch.testing.assert_close(made.predictor.documents, normalize(own.float(), dim=1))
+
+
 def test_open_features_of_names(tmp_path: Path, home: Path) -> None:
     """Latent vectors of labels, fitted on all of their names."""
     x = open_features(FeatureSource(latent=4), Dated(root=tmp_path), "label").x
     assert x.abs().tolist() == [[1.0], [1.0]]
+
+
+def test_open_features_of_names_of_all_labels(tmp_path: Path, home: Path) -> None:
+    """Names of labels without training documents are in the latent space too."""
+    labels = {"train": ["red box", "red cup", "box cup"], "test": ["old box", "old cup"]}
+    rows = [(split, split, "some words", names) for split, names in labels.items()]
+    frame = pd.DataFrame(rows, columns=["id", "split", "text", "label"])
+    dataset = open_dataset(from_frames(frame, columns={"split": "split"}), root=tmp_path)
+    x = open_features(FeatureSource(latent=4), dataset, "label").x
+    assert len(x.unique(dim=0)) == 5  # "old box" is not "box" alone
 
 
 def test_open_features_of_names_of_training(tmp_path: Path, home: Path) -> None:

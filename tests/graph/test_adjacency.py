@@ -35,6 +35,14 @@ def test_Adjacency_lists_are_those_of_a_loop(pairs: list[tuple[int, int]]) -> No
     assert take_all(lists, degree) == [*chain(*expected)]
 
 
+def test_Adjacency_long_lists_keep_the_order_of_edges() -> None:
+    """Also those that are too long for a sort by insertion, which is stable by itself."""
+    row = torch.arange(200).flip(0) % 3
+    lists = Adjacency.from_edges(KIND, torch.stack([row, torch.arange(200)]), 3)
+    expected = [(edge, edge) for source in range(3) for edge in range(200) if row[edge] == source]
+    assert take_all(lists, lists.degree(torch.arange(3))) == expected
+
+
 @given(edges_of, st.none() | masks, st.none() | times)
 def test_Adjacency_by_training_sorts_training_time_source(
     pairs: list[tuple[int, int]], train: list[bool] | None, time: list[int] | None
@@ -103,6 +111,13 @@ def test_Reach_cut_holds_what_may_be_reached(
         if is_early and (mask is None or mask[target]):
             expected.append((source, target, number))
     assert sorted(zip(row.tolist(), found.tolist(), edge.tolist(), strict=True)) == sorted(expected)
+
+
+def test_Reach_cut_sorts_forward_lists_by_time() -> None:
+    lists = Adjacency.from_edges(KIND, torch.tensor([[0, 0, 0], [0, 1, 2]]), 1)
+    cut = Reach(lists, time=torch.tensor([3, 1, 2])).cut(torch.tensor([0]), torch.tensor([9]))
+    found, edge = cut.take(torch.zeros(3, dtype=torch.int64), torch.arange(3))
+    assert found.tolist() == edge.tolist() == [1, 2, 0]
 
 
 @pytest.mark.parametrize("is_sorted", [False, True])

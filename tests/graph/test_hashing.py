@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from match_graph.graph.hashing import hash_keys, sample_subsets, sample_uniform
+from match_graph.graph.hashing import hash_keys, hash_type, sample_subsets, sample_uniform
 
 
 def test_sample_uniform_numbers_are_those_of_a_slow_splitmix() -> None:
@@ -32,6 +32,11 @@ def test_sample_uniform_numbers_are_those_of_a_slow_splitmix() -> None:
         values = sample_uniform(torch.arange(20_000), *key)
         counts = torch.histc(values, bins=50, min=0, max=1)
         assert float(((counts - 400) ** 2 / 400).sum()) < 95  # 49 degrees, p = 1e-4
+
+
+def test_hash_type_covers_relation_and_both_ends() -> None:
+    edge_types = [("d", "has", "a"), ("d", "has", "v"), ("d", "by", "a"), ("e", "has", "a")]
+    assert len({hash_type(edge_type) for edge_type in edge_types}) == 4
 
 
 def subset(size: int, count: int, key: int) -> list[int]:

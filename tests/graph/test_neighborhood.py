@@ -96,10 +96,10 @@ def test_NeighborhoodSampler_all_edges_are_those_of_a_search(
 
 
 def test_NeighborhoodSampler_each_hop_has_its_own_edge_types(toy_graph: BuiltGraph) -> None:
-    """Only the edge types and directions that a hop names are followed then."""
+    """Only the edge types and directions that a hop names are followed then, none past the last."""
     data = toy_graph.data
     fanouts = {
-        AUTHOR: [-1, 0], reverse_edge(AUTHOR): [0, -1, 0], CITES: [0, 0, -1], CONTAINS: [0],
+        AUTHOR: [-1], reverse_edge(AUTHOR): [0, -1, 0], CITES: [0, 0, -1], CONTAINS: [0],
         reverse_edge(CITES): [-1, 0, -1],
     }  # fmt: skip
     draw = NeighborhoodSampler(data, fanouts).sample(torch.arange(12))
@@ -160,6 +160,18 @@ def test_NeighborhoodSampler_fanouts_are_respected(synthetic: Synthetic, random:
     for place, name in enumerate(author.tolist()):
         least = min(3, int(num_documents[name]))  # and perhaps the seed's own edge
         assert least <= by_author[place] <= least + 1
+
+
+def test_NeighborhoodSampler_draws_each_edge_type_by_itself() -> None:
+    """Places among ten authors are not those among ten venues."""
+    data = HeteroData({DOCUMENT: {"num_nodes": 50}})
+    for name in ("author", "venue"):
+        data[name].num_nodes = 10
+        pairs = torch.cartesian_prod(torch.arange(50), torch.arange(10))
+        data[has_edge(name)].edge_index = pairs.T
+    fanouts = {has_edge(name): [1] for name in ("author", "venue")}
+    draw = NeighborhoodSampler(data, fanouts, random=True).sample(torch.arange(50))
+    assert not torch.equal(*(draw.edge[edge_type] for edge_type in fanouts))
 
 
 def star(degree: int) -> HeteroData:

@@ -182,6 +182,27 @@ def test_systematic_draws_never_repeat_an_edge(degree: int, budget: int, seed: i
         assert part == sorted(part)
 
 
+def test_EgoSampler_draws_each_edge_type_by_itself() -> None:
+    """Places among ten leaves are not those among ten fruits, though both relations are `to`."""
+    data = stars(50, 10)
+    data["fruit"].num_nodes = 10
+    data["hub", "to", "fruit"].edge_index = data["hub", "to", "leaf"].edge_index
+    sampler = EgoSampler(data, 2, random=True, seed_type="hub")
+    leaf, fruit = sampler.sample(torch.arange(50)).node.view(50, 2).T
+    assert not torch.equal(leaf, fruit)
+
+
+@pytest.mark.parametrize("hub", [0, 1])
+def test_EgoSampler_largest_shift_draws_the_last_edge(
+    hub: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The largest number below 1 is rounded up beside a rank; no edge of the next hub is taken."""
+    shift = torch.tensor([1 - 2**-53], dtype=torch.float64)
+    monkeypatch.setattr("match_graph.graph.sampler.sample_uniform", lambda *_: shift)
+    sampler = EgoSampler(stars(2, 30), 3, random=True, seed_type="hub")
+    assert sampler.sample(torch.tensor([hub])).node.tolist() == [9, 20, 29]
+
+
 def stars(number: int, degree: int) -> HeteroData:
     """Hubs that share ``degree`` leaves."""
     data = HeteroData()

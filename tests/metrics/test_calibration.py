@@ -111,6 +111,14 @@ def test_CalibrationMeter_bins_give_the_errors_back(seed: int, k: int, bins: int
     assert int(found["all"][0].sum()) == gold.numel()
 
 
+def test_CalibrationMeter_upper_edge_belongs_to_its_bin() -> None:
+    """A gold label of probability 1/2 is in the first of two bins."""
+    meter = CalibrationMeter(k=1, num_bins=2)
+    meter.update(torch.zeros(1, 1), torch.tensor([0, 1]), torch.tensor([0]))
+    for bins in meter.bins().values():
+        assert bins[:, 0].tolist() == [1.0, 0.5, 1.0]
+
+
 def test_CalibrationMeter_takes_the_ranking_of_others() -> None:
     """ECE@k counts the k labels of the given ranking, which may break ties of scores otherwise."""
     logits, ptr, index = torch.zeros(1, 3), torch.tensor([0, 1]), torch.tensor([2])

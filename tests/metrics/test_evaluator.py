@@ -160,6 +160,10 @@ def test_Evaluator_wrong_names_and_cuts() -> None:
             "'label_ptr' must rise from 0 to the 3 entries of 'label_index', found [0, 2, 2, 4].",
         ),
         (
+            {"label_ptr": torch.tensor([1, 2, 2, 3])},
+            "'label_ptr' must rise from 0 to the 3 entries of 'label_index', found [1, 2, 2, 3].",
+        ),
+        (
             {"label_index": torch.tensor([4, 4, 2])},
             "'label_index' must name a label once per document, but document 0 has label 4 twice.",
         ),

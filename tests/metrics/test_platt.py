@@ -176,16 +176,19 @@ def test_PlattSearch_labels_keep_their_order_of_documents() -> None:
 def test_PlattSearch_change_fades_below_the_bins(
     scale: float, shift: float, low: float, high: float
 ) -> None:
-    """In full at -8 and above, but never to below -16; none at -16 and below; never turns two
-    documents around."""
+    """In full at -8 and above, but never to below -16; half of that of -8 at -12, none at -16 and
+    below; never turns two documents around."""
     found = replace(
         PlattSearch(1, 1).compute(), scale=torch.tensor([scale]), shift=torch.tensor([shift])
     )
     low, high = min(low, high), max(low, high)
-    scores = found(torch.tensor([[low], [high], [-16.0], [-30.0], [-8.0], [-8.0 - 1e-5]]))[:, 0]
+    logits = [low, high, -16.0, -30.0, -8.0, -8.0 - 1e-5, -12.0]
+    scores = found(torch.tensor(logits).unsqueeze(1))[:, 0]
     assert float(scores[0]) <= float(scores[1]) + 1e-5
     assert scores[2:4].tolist() == [-16.0, -30.0]
     assert float(scores[4]) == pytest.approx(float(scores[5]), abs=1e-3)
+    halfway = -12 + (-8 * (scale - 1) + shift) / 2
+    assert float(scores[6]) == pytest.approx(max(halfway, -16), abs=1e-3)
     if high >= -8:
         assert float(scores[1]) == pytest.approx(max(scale * high + shift, -16), abs=1e-3)
 

@@ -69,6 +69,16 @@ def test_PropensityMeter_equals_a_naive_loop(case, size: int) -> None:
     assert meter.compute() == pytest.approx(naive_measures(ranked, gold, weight), abs=1e-12)
 
 
+def test_PropensityMeter_best_gains_of_many_documents() -> None:
+    """Forty documents of five gold labels, all weights different."""
+    gold = [[(document + 7 * number) % 40 for number in range(5)] for document in range(40)]
+    weight = [1.0 + label for label in range(40)]
+    ranked = [labels[::-1] for labels in gold]
+    meter = PropensityMeter(torch.tensor(weight), KS)
+    meter.update(torch.tensor(ranked), *pack(gold))
+    assert meter.compute() == pytest.approx(naive_measures(ranked, gold, weight), abs=1e-12)
+
+
 def test_inverse_propensity_propensities_by_hand() -> None:
     """N = 100: C = (4.60517 - 1) 2.5^.55 = 5.96750; a label of 3 documents: 1 + C 4.5^-.55."""
     found = inverse_propensity(torch.tensor([0, 3, 100]), 100)

@@ -289,6 +289,17 @@ def test_choose_labels_equals_a_loop(top_k: int | None, with_thresholds: bool) -
         assert [value for _, value in pairs] == pytest.approx([share[one] for one in best[:top_k]])
 
 
+def test_choose_labels_threshold_itself_is_enough() -> None:
+    assert choose_labels(torch.zeros(1, 1), None, torch.tensor([0.5])) == [[(0, 0.5)]]
+
+
+@pytest.mark.parametrize("label_rank", [None, torch.tensor([0, 1])])
+def test_rank_labels_refuses_nan(label_rank: Tensor | None) -> None:
+    """In the second document alone."""
+    with pytest.raises(GraphError, match="NaN"):
+        rank_labels(torch.tensor([[1.0, 2.0], [math.nan, 1.0]]), 1, label_rank)
+
+
 def test_rank_labels_no_documents_give_no_ranks() -> None:
     """An empty batch goes through every function."""
     ranked = rank_labels(torch.empty(0, 4), 3)

@@ -54,7 +54,7 @@ def test_ThresholdSearch_middle_of_a_gap_is_taken() -> None:
     search.update(logits, torch.tensor([0, 1, 2, 2, 2]), torch.tensor([0, 0]))
     found = search.compute()
     assert bool(found.is_own[0])
-    assert float(torch.logit(found.value[0])) == pytest.approx(2.0, abs=0.07)
+    assert float(torch.logit(found.value[0])) == pytest.approx(2.0, abs=0.01)
 
 
 def test_ThresholdSearch_without_gold_labels_one_half() -> None:
@@ -74,6 +74,28 @@ def test_ThresholdSearch_gold_scores_below_grid_no_threshold_own() -> None:
     found = search.compute()
     assert found.is_own.tolist() == [False, True]
     assert found.num_positives.tolist() == [4, 4]
+
+
+@pytest.mark.parametrize(
+    ("logits", "gold", "expected"),
+    [
+        # five of six gold below: F1 is 2 / 7 above 2, and 4 / 11 in [-8, 0]
+        ([4.0, 2.0, 2.0, 2.0, 0.0, -20.0, -20.0, -20.0, -20.0], [0, 4, 5, 6, 7, 8], -4.0),
+        # at the end of the grid: F1 is 4 / 8 at -8, and 2 / 3 in (-8, 4]
+        ([4.0, -8.0, -8.0, -8.0, -8.0, -8.0], [0, 1], -2.0),
+    ],
+)
+def test_ThresholdSearch_counts_scores_beyond_the_grid(
+    logits: list[float], gold: list[int], expected: float
+) -> None:
+    """Gold labels below the grid lower recall, and a score at its lowest candidate is predicted."""
+    search = ThresholdSearch(1, min_positives=2)
+    lengths = torch.tensor([document in gold for document in range(len(logits))])
+    ptr = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
+    search.update(torch.tensor(logits).unsqueeze(1), ptr, torch.zeros(len(gold)).long())
+    found = search.compute()
+    assert bool(found.is_own[0])
+    assert float(torch.logit(found.value[0])) == pytest.approx(expected, abs=0.01)
 
 
 def test_pack_predictions_are_labels_at_or_above_thresholds() -> None:

@@ -127,7 +127,8 @@ def test_RowTests_measures_of_a_reason_are_named(tmp_path: Path) -> None:
 
 
 def test_RowTests_published_rows_keep_their_tests(tmp_path: Path) -> None:
-    """A row without scores keeps its interval and p-value as long as its difference stands."""
+    """A row without scores keeps its interval and p-value as long as its difference stands: neither
+    its own mean nor the reference's is another."""
     for seed in range(4):
         write_run(tmp_path / str(seed), draw(seed))
     names = {"M": ["0"], "a": ["1"], "b": ["2"], "c": ["3"]}
@@ -162,6 +163,9 @@ def test_RowTests_published_rows_keep_their_tests(tmp_path: Path) -> None:
         "no intervals over documents and no stars: the scores of its documents cannot be read "
         "from its run folders."
     )
+    moved = make_tests(None, names, published, {**means, ("M", "P@5"): {0: 0.0}})
+    assert list(moved.by_unit["documents"]) == [(row, "NDCG@1") for row in "abc"]
+    assert ("M", "P@5") not in moved.intervals
     assert alone.intervals == whole.intervals
     assert list(alone.by_unit["documents"]) == list(whole.by_unit["documents"])
     for key, test in whole.by_unit["documents"].items():
