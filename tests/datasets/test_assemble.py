@@ -160,6 +160,29 @@ def test_assemble_faults_as_in_memory(tmp_path: Path) -> None:
     assert {path.suffix for path in tmp_path.iterdir()} == {".jsonl"}
 
 
+#: A file that is read in blocks of lines, by reader.
+BLOCKS = {
+    "mag-cs": "train.json",
+    "maple json": "papers.json",
+    "openalex": "works.jsonl",
+    "custom json": "custom.jsonl",
+}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_assemble_faults_of_later_blocks_name_their_line(
+    name: str, sample: Sample, tmp_path: Path
+) -> None:
+    """Counted from the first line of the file."""
+    WRITERS[name](sample, tmp_path)
+    path = tmp_path / BLOCKS[name]
+    with path.open("a") as file:
+        file.write("{\n")
+    line = path.read_bytes().count(b"\n")
+    with pytest.raises(CorpusError, match=f"{path.name}:{line}: "):
+        build(tmp_path / "it", READERS[name](tmp_path))
+
+
 def test_assemble_skipped_as_in_memory(tmp_path: Path) -> None:
     """What only documents have that are left out is no node, and their notes do not count."""
     files = write_faulty(tmp_path)

@@ -14,7 +14,7 @@ from match_graph.datasets import assemble as module
 from match_graph.datasets.assemble import assemble
 from match_graph.datasets.custom import CustomReader
 from match_graph.errors import CorpusError, ProcessError
-from match_graph.io.cluster import Cluster, Run
+from match_graph.io.cluster import Cluster, Run, run_here
 
 FATAL = "kills its process"
 
@@ -96,6 +96,19 @@ def test_assemble_two_workers_one_killed(tmp_path: Path, monkeypatch: pytest.Mon
             build("faulty", CustomReader(files, config))
         with pytest.raises(ProcessError, match=r"2 processes ended over .*--worker-memory"):
             run(os._exit, [1])
+
+
+def test_assemble_one_worker_reads_each_corpus_by_its_reader(tmp_path: Path) -> None:
+    """One after the other; the second has other columns."""
+    write_rows(tmp_path / "a.jsonl", 0, title="another text")
+    about = {"name": "it", "tokenizer": "regex", "source": {}}
+    cluster: Any = Opened(run_here)
+    for column in ("text", "title"):
+        reader = CustomReader([tmp_path / "a.jsonl"], Custom.Config(columns={"text": column}))
+        here, there = tmp_path / f"{column}.here", tmp_path / f"{column}.there"
+        assemble(here, reader, about, lambda: None)
+        assemble(there, reader, about, lambda: None, cluster=cluster)
+        assert content(there) == content(here)
 
 
 def test_open_dataset_cluster_unused_where_built(tmp_path: Path) -> None:

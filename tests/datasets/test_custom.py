@@ -90,10 +90,13 @@ def test_open_dataset_data_set_takes_its_options(tmp_path: Path, taxonomy: Path)
     """Several files of a folder; the taxonomy among them is none of them."""
     write_json(tmp_path / "raw" / "custom" / "a.jsonl", ROWS[:4])
     write_csv(tmp_path / "raw" / "custom" / "b.csv", [*ROWS[4:]])
+    taxonomy = taxonomy.rename(tmp_path / "raw" / "custom" / "taxonomy.tsv")
     dataset = open_dataset(
         "custom", root=tmp_path, fields=["author"], columns={**COLUMNS_OF_AUTHOR, "date": "day"},
         taxonomy=str(taxonomy), train_until=2004, valid_until=2006,
     )  # fmt: skip
+    assert isinstance(dataset, Custom)
+    assert [path.name for path in dataset.files] == ["a.jsonl", "b.csv"]
     assert dataset[0].node_types == ["document", "author", "word", "label"]
     assert [len(dataset.documents(f"{name}_mask")) for name in ("train", "val", "test")] == [
         5,
@@ -135,6 +138,25 @@ def test_CustomReader_missing_value_is_no_fault(tmp_path: Path) -> None:
     assert corpus.documents["text"].tolist() == ["", "x", ""]
     assert len(corpus.edges["venue"]) == 0
     assert corpus.instances["label"]["id"].tolist() == ["one"]
+
+
+def test_CustomReader_several_columns_make_one_text_or_field(tmp_path: Path) -> None:
+    """An empty cell adds nothing, no blank either."""
+    path = tmp_path / "a.csv"
+    path.write_text("id,title,body,first,last,label,s\n1,,x,a; b,c,l,train\n2,y,,,d,l,test\n")
+    columns = {"text": ["title", "body"], "author": ["first", "last"], "split": "s"}
+    corpus = CustomReader([path], Custom.Config(fields=["author"], columns=columns)).read_corpus()
+    assert corpus.documents["text"].tolist() == ["x", "y"]
+    assert corpus.instances["author"]["id"].tolist() == ["a", "b", "c", "d"]
+
+
+def test_CustomReader_reads_a_year_as_pandas_writes_it(tmp_path: Path) -> None:
+    """2015.0, where another year was missing."""
+    path = tmp_path / "a.csv"
+    path.write_text("id,text,label,year,s\n1,x,l,2015.0,train\n")
+    config = Custom.Config(columns={"date": "year", "split": "s"})
+    corpus = CustomReader([path], config).read_corpus()
+    assert corpus.documents["time"][0] == (date(2015, 1, 1) - date(1970, 1, 1)).days
 
 
 def test_CustomReader_cell_is_one_value_without_a_separator(tmp_path: Path) -> None:
@@ -184,25 +206,23 @@ def test_CustomReader_stops_at_a_hundred_faults(tmp_path: Path) -> None:
     ],
 )
 def test_CustomReader_warns_of_lists_in_strings(tmp_path: Path, name: str, cell: str) -> None:
-    """Which are one value each; a few of them may be meant."""
+    """Which are one value each; a few of them may be meant. Empty cells do not count."""
     write = write_json if name.endswith("jsonl") else write_csv
     rows = [{**row, "key": f"{row['key']}{number}"} for number in range(2) for row in ROWS]
     config = Custom.Config(fields=["author"], columns=COLUMNS_OF_AUTHOR)
     warned = []
-    for changed in (len(rows) // 2, len(rows)):
-        cells = [cell if number < changed else "deep" for number in range(len(rows))]
+    for changed, other in ((len(rows) // 2, "deep"), (len(rows), ""), (1, "")):
+        cells = [cell if number < changed else other for number in range(len(rows))]
         path = write(tmp_path / name, [{**r, "tags": c} for r, c in zip(rows, cells, strict=True)])
         corpus = CustomReader([path], config).read_corpus()
         assert cell in corpus.instances["label"]["id"].tolist()
         warned.append([one for one in corpus.warnings if "look like lists" in one])
-    assert warned == [
-        [],
-        [
-            f"most values of the column 'tags' look like lists but are strings, such as '{cell}', "
-            f"and a string is one value as it stands; make lists of them, in CSV with the option "
-            f"separator between values"
-        ],
-    ]
+    warning = (
+        f"most values of the column 'tags' look like lists but are strings, such as '{cell}', and "
+        f"a string is one value as it stands; make lists of them, in CSV with the option separator "
+        f"between values"
+    )
+    assert warned == [[], [warning], [warning]]
 
 
 def test_CustomReader_lists_in_strings_of_one_file_alone(tmp_path: Path) -> None:
@@ -364,6 +384,16 @@ def test_Custom_nothing_is_written_beside_the_users_files(tmp_path: Path) -> Non
     with pytest.raises(CorpusError, match=r"but there is none at '.*nowhere'"):
         Custom(path=str(tmp_path / "nowhere"), root=tmp_path / "root")
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_Custom_ignored_taxonomy_need_not_be_there(tmp_path: Path) -> None:
+    """It is not read."""
+    (tmp_path / "a.jsonl").write_text(LINE)
+    dataset = Custom(
+        path=str(tmp_path / "a.jsonl"), taxonomy=str(tmp_path / "none.txt"), hierarchy="ignore",
+        columns=SPLIT_COLUMN, root=tmp_path / "root",
+    )  # fmt: skip
+    assert dataset.hierarchy.num_edges == 0
 
 
 def test_Custom_build_follows_the_content_not_the_place(tmp_path: Path) -> None:

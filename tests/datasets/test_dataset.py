@@ -492,8 +492,11 @@ def test_CorpusDataset_built_opened_without_lock_without_writing(
     )
 
 
+@pytest.mark.parametrize("method", ["read", "reader"])
 @pytest.mark.parametrize("age", [0, 3600])
-def test_MatchFolder_files_change_while_they_are_read_not_cached(tmp_path: Path, age: int) -> None:
+def test_MatchFolder_files_change_while_they_are_read_not_cached(
+    tmp_path: Path, age: int, method: str
+) -> None:
     """`test.json` replaced between hashing and reading: no build has another's key.
 
     An old file shows it by its times, one of this moment by its content.
@@ -503,13 +506,12 @@ def test_MatchFolder_files_change_while_they_are_read_not_cached(tmp_path: Path,
     for file in folder.iterdir():
         os.utime(file, (time.time() - age, time.time() - age))
 
-    class Changing(MatchFolder):
-        def read(self) -> Corpus:
-            path.write_bytes(content.replace(b'"text": "', b'"text": "poison '))
-            return super().read()
+    def change(dataset: MatchFolder) -> Any:
+        path.write_bytes(content.replace(b'"text": "', b'"text": "poison '))
+        return getattr(MatchFolder, method)(dataset)
 
     with pytest.raises(CorpusError) as caught:
-        Changing(folder, root=root)
+        type("Changing", (MatchFolder,), {method: change})(folder, root=root)
     assert str(caught.value) == (
         f"The files of a data set must stay as they are while it is built, but '{path}' changed; "
         f"build again when nothing writes there."

@@ -184,6 +184,7 @@ def test_parent_tag():
         "a",
         None,
     ]
+    assert parent_tag("a::b::c") == "a::b"
     assert close_tags(["a::b:c", "a::b", "d::e"]) == ["a", "a::b", "a::b:c", "d", "d::e"]
 
 
@@ -236,6 +237,7 @@ def test_DebTagsReader_twins_of_other_splits_are_left_out(tmp_path):
         ("test", "A Wall, of stone"),
         ("test", "twice"),
         ("test", "of stone a wall"),
+        ("test", "aw allofstone"),
         ("valid", "a wall of stone"),
         ("train", "a wall of stone"),
         ("train", "a wall of stone"),
@@ -247,10 +249,10 @@ def test_DebTagsReader_twins_of_other_splits_are_left_out(tmp_path):
     folder = write_texts(tmp_path, texts)
     corpus = DebTagsReader(folder).read_corpus()
     left_out = {"twins_left_out_of_valid": 1, "twins_left_out_of_test": 2}
-    kept = [f"p{number}" for number in range(len(texts)) if number not in {0, 1, 3}]
+    kept = [f"p{number}" for number in range(len(texts)) if number not in {0, 1, 4}]
     assert corpus.documents["id"].tolist() == kept
     assert corpus.notes.items() >= left_out.items()
-    assert not {"a::b0", "a::b1", "a::b3"} & {*corpus.hierarchy["child"]}
+    assert not {"a::b0", "a::b1", "a::b4"} & {*corpus.hierarchy["child"]}
     assert (
         DebTagsReader(folder, DebTags.Config(tokenizer="whitespace")).read_corpus().notes
         == corpus.notes
@@ -398,6 +400,16 @@ def test_DebTagsReader_machines_own_index(tmp_path):
 def test_split_tags_refuses_what_expands_without_end(value):
     """Two to the power of 25 tags, braces in braces, a tag of 200 levels: at once."""
     assert split_tags(value) is None
+
+
+def test_split_tags_keeps_the_most_that_is_allowed():
+    """1,000 tags, and a tag of 100 colons; one more is refused."""
+    tags = [f"a::b{number}" for number in range(1001)]
+    assert split_tags(", ".join(tags[:1000])) == tags[:1000]
+    assert split_tags(", ".join(tags)) is None
+    tag = "a::b" + ":c" * 98
+    assert split_tags(tag) == [tag]
+    assert split_tags(f"{tag}:c") is None
 
 
 def test_DebTagsReader_braces_without_end_fault_with_place(tmp_path):

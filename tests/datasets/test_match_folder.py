@@ -166,10 +166,11 @@ def test_MatchReader_without_hierarchy_no_taxonomy_is_read(folder: Path) -> None
 
 
 def test_MatchReader_label_names_are_read(folder: Path) -> None:
-    """id2label.txt names labels; lines without a tab are passed over."""
-    (folder / "id2label.txt").write_text("deep\tDeep learning\nno tab\n", encoding="utf-8")
+    """id2label.txt names labels, behind the first tab; lines without a tab are passed over."""
+    names = "deep\tDeep\tlearning\nno tab\n"
+    (folder / "id2label.txt").write_text(names, encoding="utf-8")
     labels = MatchReader(folder).read_corpus().instances["label"].set_index("id")["name"]
-    assert labels["deep"] == "Deep learning"
+    assert labels["deep"] == "Deep\tlearning"
     assert labels["misc"] == "misc"
 
 

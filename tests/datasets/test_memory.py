@@ -63,6 +63,14 @@ def _change(name: str, key: str, value: Any) -> Any:
     return change
 
 
+def _rename(corpus: Corpus, old: str, new: str) -> Corpus:
+    tables = {
+        kind: {new if name == old else name: table for name, table in getattr(corpus, kind).items()}
+        for kind in ("instances", "edges")
+    }
+    return replace(corpus, **tables)
+
+
 CHANGES = [
     lambda corpus: replace(corpus, name="other"),
     lambda corpus: replace(corpus, tokenizer="whitespace"),
@@ -75,6 +83,14 @@ CHANGES = [
     _change("instances", "venue", lambda table: table.assign(name="a")),
     _change("edges", "word", lambda table: table.iloc[:-1]),
     _change("edges", "word", lambda table: table.assign(weight=1.0)),
+    _change("edges", "word", lambda table: table.assign(other=1.0)),
+    _change("instances", "label", lambda table: table.assign(depth=0)),
+    _change(
+        "instances",
+        "label",
+        lambda table: table.assign(depth=pd.array([None] * len(table), "Int16")),
+    ),
+    lambda corpus: _rename(corpus, "venue", "journal"),
 ]
 
 
@@ -85,6 +101,7 @@ def test_hash_corpus_sees_every_part(featured: Corpus) -> None:
     wide = {name: table.astype("int64") for name, table in featured.edges.items()}
     elsewhere = featured.hierarchy.assign(origin="elsewhere")
     same = replace(featured, edges=wide, hierarchy=elsewhere, notes={"x": 1}, warnings=["w"])
+    same = replace(same, features=dict(reversed(featured.features.items())))
     assert hash_corpus(same) == hash_corpus(featured)
 
 

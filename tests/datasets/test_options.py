@@ -42,6 +42,8 @@ def test_SplitConfig_documents_without_text_are_told_apart_by_id() -> None:
     assert {SplitConfig().choose_split(f"d{number}", " ", None) for number in range(100)} == {
         "train", "valid", "test",
     }  # fmt: skip
+    # SHA-256 of "0 id d0" and of "1 id d0", modulo 10: 0 and 7
+    assert [SplitConfig(seed=seed).choose_split("d0", "") for seed in (0, 1)] == ["test", "train"]
 
 
 def test_SplitConfig_split_by_date_counts_a_date_as_a_whole() -> None:
@@ -73,7 +75,8 @@ def test_SplitConfig_without_valid_until_tenth_earlier_documents() -> None:
 def test_SplitConfig_documents_without_date_training_can_counted() -> None:
     """A missing date is no fault."""
     rule = SplitConfig(train_until="2015")
-    assert rule.choose_split("d", "x", None) == rule.choose_split("d", "x", "") == "train"
+    texts = [f"text {number}" for number in range(100)]
+    assert {rule.choose_split("d", text, day) for text in texts for day in (None, "")} == {"train"}
     notes: Counter[str] = Counter()
     for day in (None, "", "2020", "2020-06-30T12:00"):
         rule.choose_split("d", "x", day, notes)
