@@ -109,7 +109,7 @@ def test_limit_threads_is_between_one_and_what_was_allowed(number: int, inside: 
 
 
 def test_open_threads_share_those_of_torch() -> None:
-    """As many as torch has with one each, or one with all; afterwards torch has what it had."""
+    """A pool has as many threads as torch with one each, or one thread with all of them."""
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(3)

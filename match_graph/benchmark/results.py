@@ -204,7 +204,7 @@ def find_measure(cell: Cell, split: str, measure: str) -> float | None:
     ``at_least_k/P@3`` where no document has three labels.
 
     Raises:
-        CheckpointError: A measure of every data set is missing; nothing stands in for it.
+        CheckpointError: A measure that every data set has is missing; nothing stands in for it.
     """
     values = cell.metrics.get(split, {})
     if measure not in values and not (values and measure.startswith(_OF_SOME_DATA)):

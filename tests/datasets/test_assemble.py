@@ -173,7 +173,7 @@ BLOCKS = {
 def test_assemble_faults_of_later_blocks_name_their_line(
     name: str, sample: Sample, tmp_path: Path
 ) -> None:
-    """Counted from the first line of the file."""
+    """Lines count from the first of the file, not of the block."""
     WRITERS[name](sample, tmp_path)
     path = tmp_path / BLOCKS[name]
     with path.open("a") as file:

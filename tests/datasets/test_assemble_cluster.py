@@ -99,7 +99,7 @@ def test_assemble_two_workers_one_killed(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_assemble_one_worker_reads_each_corpus_by_its_reader(tmp_path: Path) -> None:
-    """One after the other; the second has other columns."""
+    """A worker reads a second corpus by the columns of that one."""
     write_rows(tmp_path / "a.jsonl", 0, title="another text")
     about = {"name": "it", "tokenizer": "regex", "source": {}}
     cluster: Any = Opened(run_here)

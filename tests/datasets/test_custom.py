@@ -151,7 +151,7 @@ def test_CustomReader_several_columns_make_one_text_or_field(tmp_path: Path) -> 
 
 
 def test_CustomReader_reads_a_year_as_pandas_writes_it(tmp_path: Path) -> None:
-    """2015.0, where another year was missing."""
+    """A year may be 2015.0, as pandas writes it where another one is missing."""
     path = tmp_path / "a.csv"
     path.write_text("id,text,label,year,s\n1,x,l,2015.0,train\n")
     config = Custom.Config(columns={"date": "year", "split": "s"})
@@ -387,7 +387,7 @@ def test_Custom_nothing_is_written_beside_the_users_files(tmp_path: Path) -> Non
 
 
 def test_Custom_ignored_taxonomy_need_not_be_there(tmp_path: Path) -> None:
-    """It is not read."""
+    """With hierarchy=ignore the taxonomy is not read."""
     (tmp_path / "a.jsonl").write_text(LINE)
     dataset = Custom(
         path=str(tmp_path / "a.jsonl"), taxonomy=str(tmp_path / "none.txt"), hierarchy="ignore",

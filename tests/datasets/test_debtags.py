@@ -403,7 +403,7 @@ def test_split_tags_refuses_what_expands_without_end(value):
 
 
 def test_split_tags_keeps_the_most_that_is_allowed():
-    """1,000 tags, and a tag of 100 colons; one more is refused."""
+    """1,000 tags and a tag of 100 colons are kept; one more is refused."""
     tags = [f"a::b{number}" for number in range(1001)]
     assert split_tags(", ".join(tags[:1000])) == tags[:1000]
     assert split_tags(", ".join(tags)) is None

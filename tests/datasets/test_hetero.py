@@ -166,6 +166,10 @@ def test_from_hetero_reverse_edges_count_once(merge: bool) -> None:
         assert {*both.edges[name].itertuples(index=False, name=None)} == {
             *plain.edges[name].itertuples(index=False, name=None)
         }
+    edges = torch.tensor([[0, 0, 1], [5, 5, 2]])
+    data["movie", "to", "director"].edge_index = edges
+    data["director", "rev_to", "movie"].edge_index = edges.flip(0)
+    assert from_hetero(data).notes == {"repeated_values_dropped": 1}
 
 
 def test_from_hetero_types_without_a_place_are_named(tmp_path: Any) -> None:
@@ -202,6 +206,9 @@ def test_from_hetero_without_masks_is_split_by_seed() -> None:
         del data["movie"][mask]
     split = from_hetero(data, seed=3).documents["split"].tolist()
     assert split == [SplitConfig(seed=3).choose_split(str(one), "") for one in range(40)]
+    texts = [f"text {one}" for one in range(40)]
+    split = from_hetero(data, text=texts, seed=3).documents["split"].tolist()
+    assert split == [SplitConfig(seed=3).choose_split("", one) for one in texts]
     data = make_graph()
     data["movie"].train_mask |= data["movie"].val_mask
     del data["movie"].val_mask
@@ -229,6 +236,8 @@ def test_from_hetero_documents_of_no_mask_are_left_out() -> None:
         assert name(corpus, field) == {
             (head, tail) for head, tail in name(plain, field) if head in {*ids}
         }
+    data["movie"].y = torch.arange(40).view(-1, 1)
+    assert {*from_hetero(data).instances["label"]["id"]} == {*ids}
 
 
 def test_from_hetero_labels_may_be_nodes_with_a_hierarchy() -> None:
@@ -506,6 +515,10 @@ def test_from_hetero_counts_documents_by_what_they_have() -> None:
         labels = "y" if key == "y" else "label"
         corpus = from_hetero(data, labels=labels, drop=["label"] if key == "y" else [])
         assert len(corpus.documents) == 4
+    data = HeteroData()
+    data["document"].y, data["document"].y_index = torch.tensor([0]), torch.tensor([1])
+    data["document", "follows", "document"].edge_index = torch.tensor([[0], [2]])
+    assert len(from_hetero(data).documents) == 3  # as edges say where nothing else does
     data = HeteroData()
     data["document"].y, data["document"].time = torch.tensor([0, 1]), torch.tensor(5)
     with pytest.raises(CorpusError, match=r"time must be \[2\] of integers, found int64 \[\]"):

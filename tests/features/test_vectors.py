@@ -140,7 +140,7 @@ class Dated(CorpusDataset):
 def test_make_text_vectors_of_some_candidates(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three of fourteen, the first, the middle and the last, each with its own vector."""
+    """Each of three candidates, drawn evenly from fourteen documents, has its own vector."""
     monkeypatch.setattr("match_graph.features.neighbors.MAX_CANDIDATES", 3)
     dataset = Dated(root=tmp_path)
     texts = list_texts(dataset, DOCUMENT, ["text"])

@@ -36,7 +36,7 @@ def test_Adjacency_lists_are_those_of_a_loop(pairs: list[tuple[int, int]]) -> No
 
 
 def test_Adjacency_long_lists_keep_the_order_of_edges() -> None:
-    """Also those that are too long for a sort by insertion, which is stable by itself."""
+    """Edges of long lists keep their order, which an unstable sort would lose."""
     row = torch.arange(200).flip(0) % 3
     lists = Adjacency.from_edges(KIND, torch.stack([row, torch.arange(200)]), 3)
     expected = [(edge, edge) for source in range(3) for edge in range(200) if row[edge] == source]

@@ -295,7 +295,7 @@ def test_choose_labels_threshold_itself_is_enough() -> None:
 
 @pytest.mark.parametrize("label_rank", [None, torch.tensor([0, 1])])
 def test_rank_labels_refuses_nan(label_rank: Tensor | None) -> None:
-    """In the second document alone."""
+    """Also in the second document alone."""
     with pytest.raises(GraphError, match="NaN"):
         rank_labels(torch.tensor([[1.0, 2.0], [math.nan, 1.0]]), 1, label_rank)
 

@@ -95,7 +95,7 @@ def test_TreeModel_scores_equal_the_naive_product(
 def test_TreeModel_scores_nothing_below_what_is_outside(
     synthetic: Synthetic, batch: EgoBatch
 ) -> None:
-    """Where parent and label are both unlikely, the product of their odds would be."""
+    """Also where a label and its parent are both unlikely."""
     model = make_tree(synthetic)
     for level in (model, model.above):
         level.head.bias.fill_(-25.0)

@@ -63,7 +63,7 @@ def test_TransformerLayer_dropout_is_on_both_branches() -> None:
 
 
 def test_TransformerLayer_reset_parameters_resets_norms() -> None:
-    """To scale 1 and shift 0."""
+    """Norms start at scale 1 and shift 0."""
     layer = make_layer()
     layer.reset_parameters()
     for norm in (layer.norm1, layer.norm2):

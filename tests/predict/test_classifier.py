@@ -167,7 +167,7 @@ def test_Classifier_it_streams(classifier: Classifier) -> None:
 
 
 def test_Classifier_predict_of_a_list_is_a_list(classifier: Classifier) -> None:
-    """Also of a tuple; of an iterator it is a stream of the same answers."""
+    """A list or tuple gives a list, an iterator a stream of the same answers."""
     documents = [{"paper": "a", "text": "w1 w2"}, {"paper": "b", "text": "w3"}]
     expected = classifier.predict(documents)
     assert [one["paper"] for one in expected] == ["a", "b"]

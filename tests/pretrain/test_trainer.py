@@ -148,7 +148,7 @@ def test_SphericalTrainer_kinds_alternate(
 def test_SphericalTrainer_learning_rate_falls_linearly(
     synthetic: Synthetic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over the pairs, here four chunks of 100."""
+    """The rate falls linearly over the pairs, here in four chunks of 100."""
     config = SMALL.model_copy(update={"chunk_size": 100, "learning_rate": 0.1})
     trainer, rates = SphericalTrainer(synthetic[0], config), []
 
@@ -162,7 +162,7 @@ def test_SphericalTrainer_learning_rate_falls_linearly(
 
 
 def test_SphericalTrainer_relations_of_a_kind_by_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One with two pairs has a third of the chunks beside one with four."""
+    """A relation with two pairs has a third of the chunks beside one with four."""
     data = HeteroData()
     data["document"].num_nodes = data["a"].num_nodes = data["b"].num_nodes = 2
     data["document"].train_mask = torch.ones(2, dtype=torch.bool)

@@ -38,7 +38,7 @@ def test_make_legend_says_what_was_tuned_on() -> None:
 
 
 def test_tabulate_rows_of_a_measure_that_a_data_set_lacks(tmp_path: Path) -> None:
-    """A dash in every table, said once; the other measures are as without it."""
+    """The measure is a dash, and the legend says why; the others are as without it."""
     results = make_results(spread(), 5)
     measures = ["NDCG@5", "depth_9/R@5", "violation_rate"]
     experiment = results.experiment.model_copy(update={"measures": measures})

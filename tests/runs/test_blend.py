@@ -93,7 +93,7 @@ def make_batch(document: Tensor) -> EgoBatch:
 
 
 def test_fit_blend_favours_the_model_that_is_right() -> None:
-    """The network on the six documents of fold 0, the linear classifier on the three of fold 1."""
+    """The network is right on six documents of one fold, the linear one on three of another."""
     fold = torch.tensor([1] * 3 + [0] * 6)
     network, linear = Scorer(1.0 - 2 * fold), Scorer(2.0 * fold - 1)
     batches = [make_batch(part) for part in torch.arange(9).split(3)]

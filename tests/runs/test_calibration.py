@@ -159,7 +159,7 @@ def test_Validation_ndcg_sums_scores_over_processes(trained_run: Run) -> None:
 def test_fit_calibration_scaling_that_ranks_worse_is_not_kept(
     trained_run: Run, monkeypatch
 ) -> None:
-    """Whatever its log-loss; each document is scaled by the other folds."""
+    """One that lowers NDCG is dropped, whatever its loss; other folds scale each document."""
     number = trained_run.dataset.num_labels
     compute = PlattSearch.compute
 
@@ -190,10 +190,10 @@ def test_write_calibration_training_writes_and_prediction_reads(
     folder = tmp_path / "run"
     shutil.copytree(scaled_run.folder, folder)
     document = [{"text": "w1 w2 w3", "venue": [], "author": [], "reference": []}]
-    before = next(load(folder, "cpu").predict(document, top_k=number))
+    before = load(folder, "cpu").predict(document, top_k=number)[0]
     write_calibration(folder, make_scaling(number))
-    after = next(load(folder, "cpu").predict(document, top_k=number))
-    raw = next(load_without(folder).predict(document, top_k=number))
+    after = load(folder, "cpu").predict(document, top_k=number)[0]
+    raw = load_without(folder).predict(document, top_k=number)[0]
     chances = {one["id"]: one["probability"] for one in raw["labels"]}
     names = scaled_run.dataset.names("label").tolist()
     logits = torch.logit(torch.tensor([[chances[name] for name in names]], dtype=torch.float64))

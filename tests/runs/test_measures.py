@@ -13,10 +13,12 @@ from match_graph.errors import CheckpointError
 from match_graph.io.run_folder import METRICS, PER_DOCUMENT, RELIABILITY
 from match_graph.metrics import (
     F1Meter,
+    PropensityMeter,
     RankedSumMeter,
     RankingMeter,
     ThresholdSearch,
     average_sets,
+    inverse_propensity,
     pack_predictions,
     rank_labels,
 )
@@ -43,6 +45,10 @@ def test_SplitMeasures_of_valid_and_test(synthetic: Synthetic) -> None:
     valid = feed(SplitMeasures(synthetic, "test"), scores, ptr, index)
     propensity = [f"{name}@{k}" for name in ("PSP", "PSNDCG") for k in (1, 3, 5)]
     assert list(valid) == ["ECE@5", "ECE", *propensity]
+    train = synthetic.documents("train_mask")
+    meter = PropensityMeter(inverse_propensity(synthetic.targets.count(train), len(train)))
+    meter.update(rank_labels(scores, 5), ptr, index)
+    assert {name: valid[name] for name in propensity} == meter.compute()
     test = feed(SplitMeasures(synthetic, "test", search.compute()), scores, ptr, index)
     assert {name: test[name] for name in valid} == valid
     sets = ["F1_micro", "F1_macro", "hierarchical_P", "hierarchical_R", "hierarchical_F1"]

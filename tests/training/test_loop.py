@@ -230,10 +230,39 @@ def test_train_step_that_is_not_finite_is_not_kept(
     assert all(bool(torch.isfinite(value).all()) for value in content["model"].values())
 
 
+def test_train_step_follows_the_settings(make_run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights of the loss and bound of gradients; no gradient or order of batches is left over."""
+    run = make_run(
+        "a", "train.epochs=2", "model.init=random", "train.lambda_parameter=0.25",
+        "train.lambda_output=0.5", "train.clip_norm=3.0",
+    )  # fmt: skip
+    match_loss, clip_gradients = loop_module.match_loss, loop_module.clip_gradients
+    gold, norms = list[list[int]](), set[float]()
+
+    def record_loss(logits, labels, head, hierarchy, **settings):
+        assert (settings["lambda_parameter"], settings["lambda_output"]) == (0.25, 0.5)
+        assert head.training
+        assert all(one.grad is None or not one.grad.any() for one in head.parameters())
+        gold.append(labels[1].tolist())
+        return match_loss(logits, labels, head, hierarchy, **settings)
+
+    def record_norm(learner, max_norm, of_rows=None):
+        norms.add(max_norm)
+        return clip_gradients(learner, max_norm, of_rows)
+
+    monkeypatch.setattr(loop_module, "match_loss", record_loss)
+    monkeypatch.setattr(loop_module, "clip_gradients", record_norm)
+    run.train()
+    assert norms == {3.0}
+    half = len(gold) // 2
+    assert half > 1
+    assert gold[:half] != gold[half:]
+
+
 def test_train_model_seeds_each_epoch_by_draw_seed(
     make_run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that no epoch repeats the dropout of another."""
+    """Each epoch has a seed of its own, so that none repeats the dropout of another."""
     run = make_run("a", "train.epochs=2", "model.init=random", "seed=3")
     seeds, manual_seed = list[int](), torch.manual_seed
 

@@ -51,7 +51,7 @@ def test_set_progress_follows_the_schedule() -> None:
 
 
 def test_set_progress_keeps_the_factors_of_an_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tenth of the rate of the other parameters, at the peak and half of the way down."""
+    """The encoder has a tenth of the rate of all else, at the peak and half of the way down."""
     model = make_model()
     monkeypatch.setattr(type(model.encoder), "rate_factors", {"": 0.1})
     config = TrainConfig(learning_rate=0.002, batch_size=64, warmup=0.2)

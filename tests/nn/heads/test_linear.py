@@ -80,7 +80,7 @@ def test_LinearHead_reset_draws_xavier_weights_and_no_bias() -> None:
 
 
 def test_LinearHead_label_vectors_stand_in_the_encoders_state() -> None:
-    """In both of its slots; the two columns behind it, of features, stay."""
+    """Label vectors fill both slots of the state; the two columns of features behind it stay."""
     head = make_head(in_channels=6)
     before = head.weight.detach().clone()
     vectors = torch.nn.functional.normalize(torch.randn(7, 2))
