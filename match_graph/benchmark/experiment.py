@@ -50,7 +50,7 @@ _NAMED = {
     "seed": "'seed' of the experiment, or --seed",
 }
 #: Measures of slices of the labels, by training frequency and by depth.
-_OF_SLICE = re.compile(
+OF_SLICE = re.compile(
     r"(head|torso|tail|depth_\d+)/(R@(1|3|5)|F1_micro|F1_macro|num_labels|num_gold)"
 )
 _FEATURE_PART = re.compile(r"data\.features\.([^.]+)\.")
@@ -147,7 +147,7 @@ class Experiment(StrictModel):
     @field_validator("measures")
     @classmethod
     def _check_measures(cls, measures: list[str]) -> list[str]:
-        unknown = [name for name in measures if not (name in MEASURES or _OF_SLICE.fullmatch(name))]
+        unknown = [name for name in measures if not (name in MEASURES or OF_SLICE.fullmatch(name))]
         if unknown or len(set(measures)) < len(measures):
             raise ValueError(
                 f"must be different ones of {list(MEASURES)} or SLICE/MEASURE, such as tail/R@5"

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from match_graph.benchmark.experiment import Experiment, PlannedRow
+from match_graph.benchmark.experiment import OF_SLICE, Experiment, PlannedRow
 from match_graph.config import StrictModel
 from match_graph.errors import CheckpointError, describe_faults, list_faults
 from match_graph.io.files import write_beside
@@ -18,9 +18,6 @@ RESULTS_FORMAT = 2
 
 #: "waiting" was not started or not finished, "refused" makes no sense for the data set.
 Status = Literal["waiting", "done", "refused", "failed"]
-
-#: Beginnings of measures that a data set may lack.
-_OF_SOME_DATA = ("head/", "torso/", "tail/", "depth_", "at_least_k/")
 
 #: Numbers that can be drawn and compared.
 LARGEST = 1e30
@@ -207,7 +204,8 @@ def find_measure(cell: Cell, split: str, measure: str) -> float | None:
         CheckpointError: A measure that every data set has is missing; nothing stands in for it.
     """
     values = cell.metrics.get(split, {})
-    if measure not in values and not (values and measure.startswith(_OF_SOME_DATA)):
+    may_lack = OF_SLICE.fullmatch(measure) or measure.startswith("at_least_k/")
+    if measure not in values and not (values and may_lack):
         raise CheckpointError(
             f"The cell '{cell.folder}' must have the measure '{measure}' on {split}, but it has "
             f"{sorted(values)} there, of the splits {sorted(cell.metrics)}; change 'measures' or "

@@ -1,4 +1,4 @@
-"""What callers give to predict: documents, what of them is read, and counts."""
+"""Documents to predict and numbers of labels, as callers give them, and their checks."""
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

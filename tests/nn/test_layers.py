@@ -55,7 +55,7 @@ def test_TransformerLayer_equals_torchs_own(copy_layer, num_groups: int) -> None
 
 
 def test_TransformerLayer_dropout_is_on_both_branches() -> None:
-    """Where everything is dropped, the norms alone are left."""
+    """A dropout of every value leaves a layer that only normalizes, twice."""
     layer, tokens = make_layer(), torch.randn(9, 6)
     layer.dropout.register_forward_hook(lambda *args: torch.zeros_like(args[2]))
     found = layer(tokens, RaggedLayout.from_ptr(PTR))
