@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -59,7 +60,8 @@ def from_hetero(
     the field ``reference``, of whatever relations. Node features ``x`` and ``edge_attr`` are kept,
     as are the lists of strings ``name`` and ``definition`` of nodes. Edges to a type ``word`` are
     the words of the documents, by ``position`` if they have it; edges from words are read where
-    there are none to them. Other attributes are left out, which `Corpus.warnings` says.
+    there are none to them. A node type that only edges name has as many nodes as these reach. Other
+    attributes are left out, which `Corpus.warnings` says.
 
     Args:
         data: Graph; nothing of it is changed.
@@ -91,6 +93,9 @@ def from_hetero(
             f"from_hetero reads a HeteroData, found {type(data).__name__}; a Data becomes one by "
             f"its method to_heterogeneous."
         )
+    data = copy(data)
+    for head, _, tail in data.edge_types:  # nodes that only edges name get a store by being asked
+        data[head], data[tail]
     roles = find_roles(data, document, labels, hierarchy, names or {}, drop)
     reader = _Reader(data, roles)
     reader.read_documents(text, time, parse_settings(SplitConfig, {"seed": seed}, SUMMARY))

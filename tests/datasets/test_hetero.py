@@ -155,6 +155,19 @@ def test_from_hetero_edges_are_fields_whichever_way_they_point() -> None:
     assert torch.equal(graph["document"].x, data["movie"].x)
 
 
+def test_from_hetero_reads_nodes_that_only_edges_name() -> None:
+    """The type has no store of its own, as after setting an edge_index alone; nor has it then."""
+    data = make_graph()
+    by = torch.tensor([[0, 0, 1, 3], [2, 5, 2, 0]])
+    data["movie", "by", "writer"].edge_index = by
+    corpus = from_hetero(data)
+    assert "writer" not in data.node_types
+    names = corpus.instances["writer"]["id"].tolist()
+    found = {(a, names[b]) for a, b, *_ in corpus.edges["writer"].itertuples(index=False)}
+    assert found == {(0, "2"), (0, "5"), (1, "2"), (3, "0")}
+    assert "writer" not in from_hetero(data, drop=["writer"]).fields
+
+
 @pytest.mark.parametrize("merge", [True, False])
 def test_from_hetero_reverse_edges_count_once(merge: bool) -> None:
     """Of ToUndirected; edges between documents become both ways where it merges them."""
