@@ -12,8 +12,8 @@ from torch import Tensor
 from match_graph.config import parse_settings
 from match_graph.corpus import Corpus
 from match_graph.corpus_builder import CorpusBuilder
-from match_graph.datasets.custom import TableConfig, TableReader
 from match_graph.datasets.hetero_parts import to_array
+from match_graph.datasets.table_rows import TableConfig, TableReader
 from match_graph.errors import CorpusError, list_faults
 from match_graph.io.json_lines import as_whole, read_values
 from match_graph.typing import DOCUMENT, LABEL

@@ -13,7 +13,6 @@ from pydantic import Field, model_validator
 
 from match_graph.corpus import Faults, Tokenizer
 from match_graph.corpus_builder import CorpusBuilder
-from match_graph.datasets.custom import TableConfig, TableReader
 from match_graph.datasets.dataset import CorpusDataset
 from match_graph.datasets.maple_graph import GRAPH_FILES, LabelKind, read_graph, split_columns
 from match_graph.datasets.match_folder import TAXONOMY, read_taxonomy
@@ -25,6 +24,7 @@ from match_graph.datasets.options import (
     tokenizer_field,
 )
 from match_graph.datasets.partitions import PartitionReader
+from match_graph.datasets.table_rows import TableConfig, TableReader
 from match_graph.errors import CorpusError
 from match_graph.io.archive import list_archives, unpack_archive
 from match_graph.io.beside import beside

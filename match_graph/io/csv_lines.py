@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from match_graph.io.json_lines import Fail, decode_line
@@ -9,6 +10,17 @@ from match_graph.io.source import max_record_bytes, too_long
 
 #: Characters that other tools put between cells.
 _DELIMITERS = ";\t,|"
+
+
+def find_delimiter(path: Path) -> str | None:
+    """Delimiter of a file of CSV, packed or not, by its suffix; None for other files."""
+    suffix = Path(path.name.lower().removesuffix(".gz")).suffix
+    return {".csv": ",", ".tsv": "\t"}.get(suffix)
+
+
+def split_cell(value: str, separator: str) -> list[str]:
+    """Values of a cell; blanks around the separator do not count."""
+    return [part.strip(" ") for part in value.split(separator)]
 
 
 def read_csv_rows(
