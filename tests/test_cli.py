@@ -1,5 +1,6 @@
 """The command line: stages by name, one sentence and exit code 1 on bad input."""
 
+import csv
 import gc
 import json
 import os
@@ -15,6 +16,7 @@ import match_graph
 from match_graph import __version__
 from match_graph.datasets import DATASETS
 from match_graph.graph import MappedGraph
+from match_graph.predict import load
 from match_graph.testing import toy_documents, write_match_folder, write_release_folder
 
 SMALL = [
@@ -219,6 +221,28 @@ def test_evaluate_a_run_of_a_table_from_elsewhere(
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert call("evaluate", out, "--quiet")[0] == 0
+    code, printed, _ = call("predict", out, "--input", tmp_path / "toy.jsonl", "--quiet")
+    plain = [{key: one for key, one in row.items() if key != "reference"} for row in rows]
+    expected = load(out).predict(plain)
+    assert code == 0
+    assert [json.loads(line) for line in printed.splitlines()] == expected
+    table = tmp_path / "new.csv"
+    with table.open("w", newline="") as file:
+        writer = csv.DictWriter(file, [*rows[0], "s"])
+        writer.writeheader()
+        for row, split in zip(rows, splits, strict=True):
+            cells = {key: ";".join(v) if isinstance(v, list) else v for key, v in row.items()}
+            writer.writerow({**cells, "s": split})
+    assert call("predict", out, "--input", table, "--quiet")[:2] == (code, printed)
+    several = ("--input", table, "--input", tmp_path / "toy.jsonl")
+    assert call("predict", out, *several, "--output", tmp_path / "results", "--quiet")[0] == 0
+    assert (tmp_path / "results" / "new.jsonl").read_text() == printed
+    assert (tmp_path / "results" / "toy.jsonl").read_text() == printed
+    for path in several[1::2]:
+        target = tmp_path / "measures" / path.name
+        assert call("evaluate", out, "--input", path, "--output", target, "--quiet")[0] == 0
+    found = [(tmp_path / "measures" / one.name / "metrics.json") for one in several[1::2]]
+    assert found[0].read_text() == found[1].read_text()
 
 
 def test_build_options_of_a_data_set_are_settings(call, tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ def evaluate(
         list[str] | None,
         typer.Option(
             "--input",
-            help="Documents with labels instead, in files or folders of JSON lines; repeatable.",
+            help="Documents with labels instead, in files or folders as for predict; repeatable.",
         ),
     ] = None,
     target: Annotated[
@@ -210,8 +210,8 @@ def predict(
         list[str] | None,
         typer.Option(
             "--input",
-            help="JSON lines; - is standard input. Repeatable, or a folder of .jsonl files: then "
-            "--output is a folder too.",
+            help="JSON lines, or CSV by its suffix; - is standard input. Repeatable, or a folder "
+            "of .jsonl, .csv and .tsv files: then --output is a folder too.",
         ),
     ] = None,
     target: Annotated[

@@ -30,7 +30,7 @@ from match_graph.metrics.ranking import Chosen, choose_labels
 from match_graph.nn import MatchModel
 from match_graph.nn.coherent import CoherentOutput
 from match_graph.openmp import open_threads
-from match_graph.predict.documents import Warn, check_counts, name_documents, warn_of_unread
+from match_graph.predict.documents import OwnColumns, Warn, check_counts, name_documents
 from match_graph.predict.hub import HubMixin
 from match_graph.predict.share import open_settings
 from match_graph.runs.blend import BlendedModel, load_linear
@@ -101,6 +101,7 @@ class Classifier(HubMixin):
         self._has_time = any(one is not None and one.has_time for one in (known, features))
         self._width = 0 if features is None else features.width
         self._fields = vocabulary.settings.fields
+        self._columns = OwnColumns(config, self._fields)
         self.label_rank = None if hierarchy is None else hierarchy.rank
         found = find_model(config)
         self._needs_graph, neighborhood = "graph" in found.needs, found.neighborhood
@@ -163,7 +164,8 @@ class Classifier(HubMixin):
                 count as unknown. Where the run's graph or its features have times, ``time`` is the
                 document's in their unit, the latest if missing. Where the run has features of
                 documents, a document's are ``x``, a list or array of numbers, if given; else those
-                of its text by the run's language model, or of its id.
+                of its text by the run's language model, or of its id. A run of the data set
+                `Custom` reads its own columns, too.
             top_k: Largest number of labels; None for 5, with ``threshold`` for all above it.
             threshold: Whether to give the labels at or above their thresholds instead of the best
                 ones.
@@ -209,8 +211,8 @@ class Classifier(HubMixin):
             return choose_labels(self.compute(batch), top_k, limits, self.label_rank)
 
         dropped = self.config.data.drop_fields
-        named = warn_of_unread(documents, self._fields, dropped, self._width > 0, warn)
-        read = (self.read(one, place) for place, one in named)
+        named = self._columns.warn_of_unread(documents, dropped, self._width > 0, warn)
+        read = (self.read_row(one, place) for place, one in named)
         done = self.stream(read, lambda batch, _: choose(batch), batch_size)
         return (result for buffer in done for result in self._name_labels(*buffer))
 
@@ -261,6 +263,10 @@ class Classifier(HubMixin):
         if self.features is not None:
             self.features.check(found, place)
         return found
+
+    def read_row(self, row: Any, place: str, with_gold: bool = False) -> ReadDocument:
+        """As `read`, of a document that may have the columns of the run's data set instead."""
+        return self.read(self._columns.translate(row, place), place, with_gold)
 
     @torch.no_grad()
     def compute(self, batch: EgoBatch) -> Tensor:

@@ -2,19 +2,153 @@
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
 from numbers import Integral
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pandas as pd
 
+from match_graph.config import Config, parse_settings
+from match_graph.datasets import Custom
 from match_graph.datasets.frames import iter_rows
+from match_graph.datasets.options import count_days
+from match_graph.datasets.table_rows import RowReader, TableConfig
 from match_graph.errors import ConfigError, CorpusError, shorten
+from match_graph.io.csv_lines import find_delimiter, read_csv_rows
+from match_graph.io.json_lines import read_json_lines
+from match_graph.runs.vocabulary import fail_document
 
 #: Takes the text of a warning.
 Warn: TypeAlias = Callable[[str], None]
 #: Keys of a document besides its metadata fields; `label` may be there and is not read, nor is
 #: `time`, which exports write, where the run has no times.
 KEYS = ("paper", "text", "label", "time")
+
+
+class Cells(dict[str, Any]):
+    """Cells of a row of CSV by column; those of lists are strings with a separator between."""
+
+
+class OwnColumns:
+    """Columns in which a run's data set has its documents, so that new ones may come in them.
+
+    A run of `custom` has those of its options, any other the keys of the MATCH format. A part of a
+    document is read from its columns where the document has one of them, else from its key.
+
+    Args:
+        config: Configuration of the run.
+        fields: Metadata fields of the run.
+    """
+
+    def __init__(self, config: Config, fields: Sequence[str]) -> None:
+        self._separator = Custom.Config().separator
+        table = TableConfig(fields=fields, columns={"id": "paper"})
+        self._is_own = config.dataset == "custom"
+        if self._is_own:
+            summary = "The options of a run's data set must be valid"
+            table = parse_settings(Custom.Config, config.data.options, summary)
+            self._separator = table.separator
+        self._reader = RowReader(table, fields, fail_document)
+        self._names = {column for columns in self._reader.columns.values() for column in columns}
+
+    def translate(self, row: Any, place: str) -> Any:
+        """A document in the MATCH format.
+
+        Args:
+            row: Document with the run's own columns, or in the MATCH format; what is neither is
+                left for its reader to refuse.
+            place: Where it stands, for faults.
+
+        Raises:
+            CorpusError: A column holds a value of the wrong type, or none has the text.
+        """
+        is_cells = isinstance(row, Cells)
+        if not isinstance(row, Mapping) or not (self._is_own or is_cells):
+            return row
+        reader, separator = self._reader, self._separator if is_cells else None
+        found = {key: value for key, value in row.items() if key not in self._names}
+        (column,) = reader.columns["id"]
+        if row.get(column) not in (None, ""):
+            found["paper"] = reader.read_id(row, place)
+        if not row.keys().isdisjoint(reader.columns["text"]):
+            found["text"] = reader.read_text(row, place)
+        elif "text" not in found:
+            fail_document(
+                f"{place}: there must be a text in the columns {reader.columns['text']}, found the "
+                f"columns {sorted(row)}; name them as in training."
+            )
+        for name in ("label", *reader.fields):
+            if not row.keys().isdisjoint(reader.columns[name]):
+                found[name] = reader.read_list(row, name, place, separator)
+        if day := reader.read_day(row, place):
+            found["time"] = count_days(day)
+        elif is_cells and "time" in found and "time" not in reader.fields:
+            found["time"] = _as_number(found["time"])
+        return found
+
+    def warn_of_unread(
+        self,
+        documents: Iterable[tuple[str, Any]],
+        dropped: Iterable[str] = (),
+        reads_x: bool = False,
+        warn: Warn | None = None,
+    ) -> Iterator[tuple[str, Any]]:
+        """The same documents; after the last, one warning names the keys that nothing reads.
+
+        A run that reads no metadata at all does so by choice, and no field can be misspelt: it
+        warns of ``x`` alone, which other runs read.
+
+        Args:
+            documents: (place, document) pairs.
+            dropped: Fields that the run leaves out by its settings.
+            reads_x: Whether it reads features of documents, ``x``.
+            warn: Takes the warning; None makes it a UserWarning.
+        """
+        fields, others = self._reader.fields, ["x"] if reads_x else []
+        known = {*fields, *dropped, *others, *KEYS, *self._names}
+        unread = dict[str, None]()
+        for place, document in documents:
+            if isinstance(document, Mapping):
+                unread |= dict.fromkeys(str(key) for key in document if key not in known)
+            yield place, document
+        if not fields:
+            unread = {key: None for key in unread if key == "x"}
+        if unread:
+            columns = [self._reader.columns.get(key, [key]) for key in ("text", *others, *fields)]
+            text = (
+                f"the keys {shorten(sorted(unread))} of documents are not read; this run reads "
+                f"{list(dict.fromkeys(chain(*columns)))}"
+            )
+            warnings.warn(text, stacklevel=2) if warn is None else warn(text)
+
+
+def _as_number(cell: str) -> float | str | None:
+    """Number in a cell; None of an empty one, and what is no number as it is."""
+    with suppress(ValueError):
+        return float(cell) if cell.strip() else None
+    return cell
+
+
+def read_rows(
+    lines: Iterable[bytes], path: Path, first: int = 1
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(file:line, document) of CSV where the path ends so, packed or not, else of JSON lines.
+
+    Args:
+        lines: Lines, unpacked; of CSV all of the file.
+        path: Path of the file.
+        first: Number of the first line.
+
+    Raises:
+        CorpusError: A line is no JSON object, or a row no CSV.
+    """
+    delimiter = find_delimiter(path)
+    if delimiter is None:
+        return read_json_lines(lines, path.name, fail_document, first)
+    rows = read_csv_rows(lines, path.name, delimiter, fail_document, fail_document)
+    return ((place, Cells(row)) for place, row in rows)
 
 
 def check_counts(**given: int) -> None:
@@ -56,38 +190,3 @@ def name_documents(documents: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(documents, pd.DataFrame):
         documents = list_rows(documents, "The DataFrame of documents")
     return ((f"document {number}", one) for number, one in enumerate(documents, start=1))
-
-
-def warn_of_unread(
-    documents: Iterable[tuple[str, Any]],
-    fields: Sequence[str],
-    dropped: Iterable[str] = (),
-    reads_x: bool = False,
-    warn: Warn | None = None,
-) -> Iterator[tuple[str, Any]]:
-    """The same documents; after the last, one warning names the keys that nothing reads.
-
-    A run that reads no metadata at all does so by choice, and no field can be misspelt: it warns of
-    ``x`` alone, which other runs read.
-
-    Args:
-        documents: (place, document) pairs.
-        fields: Metadata fields of the run.
-        dropped: Fields that the run leaves out by its settings.
-        reads_x: Whether it reads features of documents, ``x``.
-        warn: Takes the warning; None makes it a UserWarning.
-    """
-    others = ["x"] if reads_x else []
-    known, unread = {*fields, *dropped, *others, *KEYS}, dict[str, None]()
-    for place, document in documents:
-        if isinstance(document, Mapping):
-            unread |= dict.fromkeys(str(key) for key in document if key not in known)
-        yield place, document
-    if not fields:
-        unread = {key: None for key in unread if key == "x"}
-    if unread:
-        text = (
-            f"the keys {shorten(sorted(unread))} of documents are not read; this run reads "
-            f"{['text', *others, *fields]}"
-        )
-        warnings.warn(text, stacklevel=2) if warn is None else warn(text)

@@ -1,20 +1,21 @@
 """Files of documents by which predictions and evaluations are spread, and their results' names."""
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from match_graph.errors import CorpusError
-from match_graph.io.json_lines import read_json_lines
+from match_graph.io.csv_lines import find_delimiter
 from match_graph.io.line_blocks import Block, cut_file
-from match_graph.runs.vocabulary import fail_document
+from match_graph.predict.documents import read_rows
 
 #: Suffixes of the files of a folder that are read, also in capitals.
-SUFFIXES = (".jsonl", ".jsonl.gz")
+SUFFIXES = tuple(kind + packed for kind in (".jsonl", ".csv", ".tsv") for packed in ("", ".gz"))
 #: What the results of a file leave out of its name.
-_SUFFIX = re.compile(r"(\.jsonl)?(\.gz)?$", re.IGNORECASE)
+_SUFFIX = re.compile(r"(\.jsonl|\.csv|\.tsv)?(\.gz)?$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,8 @@ class Input:
     """A file of documents.
 
     Args:
-        name: Name of the file without ``.jsonl`` and ``.gz``; unique among the inputs.
-        blocks: Its lines, in order.
+        name: Name of the file without its suffix, one of `SUFFIXES`; unique among the inputs.
+        blocks: Its lines, in order; of CSV one block, as a cell may hold line breaks.
     """
 
     name: str
@@ -49,8 +50,8 @@ def find_inputs(sources: Sequence[str | Path], block_bytes: int) -> list[Input]:
     """Inputs in the order given, those of a folder by name.
 
     Args:
-        sources: Paths of files of JSON lines, packed by gzip where they end in ``.gz``, and of
-            folders, of which `SUFFIXES` count.
+        sources: Paths of files of JSON lines, or of CSV by their suffix, packed by gzip where they
+            end in ``.gz``, and of folders, of which `SUFFIXES` count.
         block_bytes: Size of blocks, as for `cut_file`.
 
     Raises:
@@ -65,7 +66,8 @@ def find_inputs(sources: Sequence[str | Path], block_bytes: int) -> list[Input]:
                 f"Each file of documents must have a name of its own, as its results get it, but "
                 f"'{found[name].path}' and '{path}' are both '{name}'; rename one."
             )
-        found[name] = Input(name, tuple(cut_file(path.absolute(), block_bytes)))
+        size = block_bytes if find_delimiter(path) is None else sys.maxsize
+        found[name] = Input(name, tuple(cut_file(path.absolute(), size)))
     return list(found.values())
 
 
@@ -81,14 +83,14 @@ def _list_files(source: Path) -> list[Path]:
         ) from error
     if not files:
         raise CorpusError(
-            f"A folder of documents must hold files that end in {' or '.join(SUFFIXES)}, but "
-            f"'{source}' has none; name the files one by one."
+            f"A folder of documents must hold files that end in .jsonl, .csv, .tsv or these with "
+            f".gz, but '{source}' has none; name the files one by one."
         )
     return files
 
 
 def read_documents(block: Block, first: int | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(file:line, object) of each line of a block that is not blank.
+    """(file:line, document) of each line of a block that is not blank, or each row of CSV.
 
     Args:
         block: Block to read.
@@ -96,7 +98,7 @@ def read_documents(block: Block, first: int | None = None) -> Iterator[tuple[str
             wrong unless the block is the file's first.
 
     Raises:
-        CorpusError: A line is no JSON object, or the file cannot be read.
+        CorpusError: A line is no JSON object, a row no CSV, or the file cannot be read.
     """
     first = first or (2 if block.start else 1)  # 1 may have a byte order mark
-    return read_json_lines(block.lines(first), block.path.name, fail_document, first)
+    return read_rows(block.lines(first), block.path, first)

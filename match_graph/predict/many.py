@@ -43,8 +43,8 @@ def predict_files(
 
     Args:
         folder: Run folder.
-        sources: Files of JSON lines, also packed by gzip (``.gz``), and folders of such files
-            (``.jsonl``, ``.jsonl.gz``).
+        sources: Files of JSON lines, of CSV if they end in ``.csv`` or ``.tsv``, also packed by
+            gzip (``.gz``), and folders of such files (JSON lines end in ``.jsonl`` there).
         target: Folder of the results: new, empty, or of an earlier call.
         top_k: Largest number of labels, as for `Classifier.predict`.
         threshold: Whether to use thresholds, likewise.
@@ -55,8 +55,8 @@ def predict_files(
         reporter: Progress reporter.
         cluster: Cluster whose workers share the blocks; None takes this process, or those of
             torchrun.
-        block_bytes: Bytes after which a file is cut at the next end of a line; one that is packed
-            is not cut.
+        block_bytes: Bytes after which a file is cut at the next end of a line; CSV and what is
+            packed are not cut.
 
     Returns:
         The results, in the order of the inputs.

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, cast
 
 from match_graph.errors import CorpusError, ExportError
+from match_graph.io.csv_lines import find_delimiter
 from match_graph.io.escape import escape_controls
 from match_graph.io.files import write_beside
-from match_graph.io.json_lines import read_json_lines
 from match_graph.io.progress import Reporter
 from match_graph.io.source import GZIP_FAULTS, bounded_lines, broken_gzip, is_packed
 from match_graph.predict.classifier import Classifier
-from match_graph.runs.vocabulary import fail_document
+from match_graph.predict.documents import read_rows
 
 #: Stands for standard input or standard output.
 STREAM = "-"
@@ -42,7 +42,8 @@ def predict_lines(
 
     Args:
         classifier: Classifier from `load`.
-        source: Path of JSON lines, packed by gzip if it ends in ``.gz``, or "-" for standard input.
+        source: Path of JSON lines, or of CSV where it ends in ``.csv`` or ``.tsv``, packed by gzip
+            where ``.gz`` follows; or "-" for JSON lines from standard input.
         target: Path of the results, or "-" for standard output.
         top_k: Number of labels, as for `Classifier.predict`.
         threshold: Whether to use thresholds, as for `Classifier.predict`.
@@ -60,7 +61,7 @@ def predict_lines(
     def write(file: BinaryIO) -> None:
         nonlocal count
         with _open_source(source) as lines, _track(lines, source, reporter) as advance:
-            documents = _read_documents(_read_lines(lines, source), _name(source))
+            documents = _read_documents(_read_lines(lines, source), Path(_name(source)))
             settings = top_k, threshold, batch_size, reporter.warn
             for result in classifier.predict_named(documents, *settings):
                 file.write(encode_result(result))
@@ -111,20 +112,21 @@ def _unreadable(source: str, error: OSError) -> CorpusError:
     )
 
 
-def _read_documents(lines: Iterable[bytes], name: str) -> Named:
-    """(place, object) per line; the first fault is raised.
+def _read_documents(lines: Iterable[bytes], path: Path) -> Named:
+    """(place, object) per document; the first fault is raised.
 
     Raises:
-        CorpusError: A line is no JSON object, or there is none.
+        CorpusError: As `read_rows`, or there is no document.
     """
     found = False
-    for pair in read_json_lines(lines, name, fail_document):
+    for pair in read_rows(lines, path):
         found = True
         yield pair
     if not found:
+        kind = "JSON object a line" if find_delimiter(path) is None else "row a document"
         raise CorpusError(
-            f"There must be at least one document to predict, found none in {name}; "
-            f"write one JSON object a line."
+            f"There must be at least one document to predict, found none in {path.name}; "
+            f"write one {kind}."
         )
 
 

@@ -1,11 +1,19 @@
 """Documents as a caller gives them."""
 
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from match_graph.config import Config, load_config
+from match_graph.datasets import Custom, CustomReader
 from match_graph.errors import CorpusError
-from match_graph.predict.documents import list_rows, name_documents, warn_of_unread
+from match_graph.predict.documents import Cells, OwnColumns, list_rows, name_documents, read_rows
+from match_graph.runs.vocabulary import read_document
 
 
 def test_list_rows_leaves_out_missing_cells() -> None:
@@ -32,27 +40,121 @@ def test_name_documents_refuses_what_is_no_list() -> None:
     )
 
 
-def test_warn_of_unread_names_all_keys_once() -> None:
+def test_OwnColumns_warn_of_unread_names_all_keys_once() -> None:
     """Known keys, and documents that are none, which reading refuses, say nothing."""
     good = [("1", {"text": "a", "paper": "p", "label": [], "time": 1, "x": [], "venue": "v"})]
     bad = [("2", {"text": "a", "venu": "v"}), ("3", {"authors": [], "venu": "w"}), ("4", None)]
     found: list[str] = []
-    assert [*warn_of_unread(good, ["venue"], (), True, found.append)] == good
+    venue, bare = OwnColumns(Config(), ["venue"]), OwnColumns(Config(), [])
+    assert [*venue.warn_of_unread(good, (), True, found.append)] == good
     assert found == []
-    assert [*warn_of_unread(good + bad, ["venue"], (), True, found.append)] == good + bad
+    assert [*venue.warn_of_unread(good + bad, (), True, found.append)] == good + bad
     sentence = (
         "the keys ['authors', 'venu'] of documents are not read; this run reads ['text', 'venue']"
     )
     assert found.pop() == sentence.replace("'text'", "'text', 'x'")
-    assert [*warn_of_unread(bad, ["venue"], (), False, found.append)] == bad
+    assert [*venue.warn_of_unread(bad, (), False, found.append)] == bad
     assert found == [sentence]
-    assert [*warn_of_unread(bad, [], (), False, found.append)] == bad
+    assert [*bare.warn_of_unread(bad, (), False, found.append)] == bad
     assert found == [sentence]  # a run without metadata
-    assert [*warn_of_unread(bad, ["venue"], ["authors", "venu"], False, found.append)] == bad
+    assert [*venue.warn_of_unread(bad, ["authors", "venu"], False, found.append)] == bad
     assert found == [sentence]  # a run that leaves them out
     vectors = [("1", {"text": "a", "time": 1, "x": [0.0], "venu": "v"})]
-    assert [*warn_of_unread(vectors, [], (), False, found.append)] == vectors
+    assert [*bare.warn_of_unread(vectors, (), False, found.append)] == vectors
     assert found.pop() == ("the keys ['x'] of documents are not read; this run reads ['text']")
     with pytest.warns(UserWarning) as warned:
-        assert [*warn_of_unread(bad, ["venue"])] == bad
+        assert [*venue.warn_of_unread(bad)] == bad
     assert [str(one.message) for one in warned] == [sentence]
+
+
+OPTIONS = {
+    "fields": ["author", "title"],
+    "columns": {
+        "id": "key", "text": ["title", "body"], "author": ["first", "others"], "label": "tags",
+        "split": "fold", "date": "day",
+    },
+    "separator": "|",
+}  # fmt: skip
+ROWS: list[dict[str, Any]] = [
+    {"key": f"p{n}", "title": f"Title {n}", "body": body, "first": "Bo", "others": others,
+     "tags": ["deep learning", "all"], "fold": "train", "day": f"20{n:02}-02", "note": "unread"}
+    for n, (body, others) in enumerate([("of one; and two", ["a|b", "Li"]), ("", []), ("x", "Å")])
+]  # fmt: skip
+
+
+def own_columns() -> OwnColumns:
+    config = load_config(settings=[f"data.options={json.dumps(OPTIONS)}"])
+    config = config.model_copy(update={"dataset": "custom"})
+    return OwnColumns(config, OPTIONS["fields"])
+
+
+@pytest.mark.parametrize("name", ["new.csv", "new.tsv", "new.jsonl"])
+def test_OwnColumns_reads_documents_as_Custom_does(tmp_path: Path, name: str) -> None:
+    """Text, metadata, labels and times of the same file, as training and as prediction has them."""
+    path = tmp_path / name
+    if name == "new.jsonl":
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in ROWS))
+    else:
+        with path.open("w", newline="") as file:
+            writer = csv.writer(file, delimiter="," if name == "new.csv" else "\t")
+            writer.writerow(ROWS[0])
+            for row in ROWS:
+                joined = ("|".join(v) if isinstance(v, list) else v for v in row.values())
+                writer.writerow(joined)
+    corpus = CustomReader([path], Custom.Config(**OPTIONS)).read_corpus()
+    columns = own_columns()
+    with path.open("rb") as lines:
+        named = [*read_rows(lines, path)]
+    found = [
+        read_document(columns.translate(row, place), OPTIONS["fields"], place, True, 0, True)
+        for place, row in named
+    ]
+    documents = corpus.documents
+    assert [one.id for one in found] == documents["id"].tolist()
+    assert [one.text for one in found] == documents["text"].tolist()
+    assert [one.time for one in found] == documents["time"].tolist()
+    for field in (*OPTIONS["fields"], "label"):
+        names, edges = corpus.instances[field]["id"].tolist(), corpus.edges[field]
+        expected = [
+            [names[one] for one in edges[edges["document"] == number].iloc[:, 1]]
+            for number in range(len(found))
+        ]
+        assert [
+            [*one.gold] if field == "label" else [*one.metadata[field]] for one in found
+        ] == expected
+
+
+def test_OwnColumns_takes_the_MATCH_format_too() -> None:
+    """Part by part; what is no document is left to its reader, and no text is one sentence."""
+    columns = own_columns()
+    document = {"paper": 3, "text": "of one", "author": ["Bo"], "label": ["all"]}
+    assert columns.translate(document, "1") == document
+    mixed = columns.translate({"paper": 3, "body": "of one", "others": "Bo"}, "1")
+    assert mixed == {"paper": 3, "text": "of one", "author": ["Bo"]}
+    assert columns.translate(["text"], "1") == ["text"]
+    with pytest.raises(CorpusError) as caught:
+        columns.translate({"key": 3, "Body": "of one"}, "new.csv:2")
+    assert str(caught.value) == (
+        "The documents must be in the MATCH format: new.csv:2: there must be a text in the columns "
+        "['title', 'body'], found the columns ['Body', 'key']; name them as in training."
+    )
+    found: list[str] = []
+    assert [*columns.warn_of_unread([("1", {**ROWS[0], "day": 1})], (), False, found.append)]
+    assert found == [
+        "the keys ['note'] of documents are not read; this run reads ['title', 'body', 'first', "
+        "'others']"
+    ]
+
+
+def test_OwnColumns_reads_CSV_by_the_keys_of_MATCH() -> None:
+    """Of a run whose data set has no columns of its own; dicts stay as they are."""
+    columns = OwnColumns(Config(dataset="folder"), ["author"])
+    row = {"paper": "3", "text": "of one", "author": "Bo;Li", "label": "a; b", "time": "2015"}
+    assert columns.translate(row, "1") is row
+    expected = {
+        "paper": "3", "text": "of one", "author": ["Bo", "Li"], "label": ["a", "b"], "time": 2015,
+    }  # fmt: skip
+    assert columns.translate(Cells(row), "1") == expected
+    odd = columns.translate(Cells({**row, "paper": "", "time": "May"}), "1")
+    assert odd == {name: one for name, one in expected.items() if name != "paper"} | {"time": "May"}
+    assert columns.translate(Cells({**row, "time": " "}), "1")["time"] is None

@@ -1,5 +1,6 @@
 """Files of documents: named, in order, or refused."""
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -34,9 +35,25 @@ def test_find_inputs_of_one_name_or_none(tmp_path: Path) -> None:
     with pytest.raises(CorpusError) as caught:
         find_inputs([tmp_path / "empty"], 100)
     assert str(caught.value) == (
-        f"A folder of documents must hold files that end in .jsonl or .jsonl.gz, but "
-        f"'{tmp_path / 'empty'}' has none; name the files one by one."
+        f"A folder of documents must hold files that end in .jsonl, .csv, .tsv or these with .gz, "
+        f"but '{tmp_path / 'empty'}' has none; name the files one by one."
     )
+
+
+def test_find_inputs_does_not_cut_a_table(tmp_path: Path) -> None:
+    """A cell may hold line breaks; a row stands at its first line."""
+    path = tmp_path / "a.csv.gz"
+    content = b'id,text\n1,"of\none"\n2,b\n'
+    path.write_bytes(gzip.compress(content))
+    (tmp_path / "b.TSV").write_bytes(content.replace(b",", b"\t"))
+    packed, plain = find_inputs([tmp_path], 4)
+    assert [packed.name, plain.name] == ["a", "b"]
+    expected = [{"id": "1", "text": "of\none"}, {"id": "2", "text": "b"}]
+    for one in (packed, plain):
+        [block] = one.blocks
+        name = one.path.name
+        found = [*zip([f"{name}:2", f"{name}:4"], expected, strict=True)]
+        assert list(read_documents(block)) == found
 
 
 def test_read_documents_byte_order_mark_of_a_file_alone(tmp_path: Path) -> None:
