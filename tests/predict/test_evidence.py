@@ -5,12 +5,13 @@ import torch
 from torch import Tensor
 
 from match_graph import EgoBatch, Run, load
+from match_graph.metrics import PlattScaling
 from match_graph.nn.attention import record_attention
 from match_graph.predict import Classifier
 from match_graph.predict.case_study import Evidence
-from match_graph.predict.evidence import DocumentEvidence, judge, leave_out
+from match_graph.predict.evidence import DocumentEvidence, LinearEvidence, judge, leave_out
 from match_graph.runs.vocabulary import read_document as read
-from match_graph.typing import MASKS
+from match_graph.typing import MASKS, WORD
 
 
 def read_document(classifier: Classifier, run: Run, number: int) -> DocumentEvidence:
@@ -115,6 +116,66 @@ def test_DocumentEvidence_additions_sum_to_linear_scores(
         assert len(best) <= 3
         assert all(one.linear > 0 for one in best)
         assert {one.word for one in best} <= set(document.words())
+
+
+def test_DocumentEvidence_scales_additions_as_its_calibration(trained_run: Run) -> None:
+    """By each label's own slope."""
+    classifier, labels = load(trained_run.folder, "cpu"), torch.tensor([3, 0, 7])
+    number = int(trained_run.dataset.documents(MASKS["test"])[0])
+    document = read_document(classifier, trained_run, number)
+    classifier.calibration = None
+    plain = document.weigh_linear(labels)
+    slope = 1.5 + torch.arange(trained_run.dataset.num_labels)
+    some = torch.empty(0)
+    classifier.calibration = PlattScaling(slope, slope * 0, some, some, 1.0, 0.0, 0.0)
+    scaled = document.weigh_linear(labels)
+    assert plain is not None
+    assert scaled is not None
+    assert plain.of_words.abs().sum() > 0
+    torch.testing.assert_close(scaled.of_words, plain.of_words * slope[labels])
+
+
+def test_DocumentEvidence_names_words_by_what_they_add(trained_run: Run) -> None:
+    """Each word with the addition of its own token, repeated or not."""
+    classifier, labels = load(trained_run.folder, "cpu"), torch.tensor([3, 0, 7])
+    known = list(classifier.vocabulary.rows[WORD])
+    text = " ".join([known[2], known[0], known[2], known[5]])
+    document = DocumentEvidence(classifier, classifier.read({"text": text}, "here"))
+    found = document.weigh_linear(labels)
+    assert found is not None
+    assert sorted(found.words) == sorted({known[0], known[2], known[5]})
+    for word, added in zip(found.words, found.of_words, strict=True):
+        document = DocumentEvidence(classifier, classifier.read({"text": word}, "here"))
+        alone = document.weigh_linear(labels)
+        assert alone is not None
+        direction = alone.of_words[0] / alone.of_words[0].norm()
+        torch.testing.assert_close(added / added.norm(), direction, atol=1e-5, rtol=1e-5)
+
+
+def test_LinearEvidence_largest_words_are_in_order() -> None:
+    """The largest first, equal ones by the alphabet, none that adds nothing."""
+    values = torch.tensor([[0.0, 0.5], [0.0, 2.0], [0.0, -1.0], [0.0, 0.5], [0.0, 0.0]])
+    evidence = LinearEvidence(None, ["b", "c", "d", "a", "e"], values)
+    assert [(one.word, one.linear) for one in evidence.largest_words(1, 3)] == [
+        ("c", 2.0),
+        ("a", 0.5),
+        ("b", 0.5),
+    ]
+    assert [one.word for one in evidence.largest_words(1, 9)] == ["c", "a", "b"]
+    assert evidence.largest_words(0, 3) == []
+
+
+def test_DocumentEvidence_knows_what_training_has_seen(trained_run: Run) -> None:
+    """Another instance is read as [UNK], of its own field."""
+    classifier = load(trained_run.folder, "cpu")
+    seen = next(iter(classifier.vocabulary.rows["author"]))
+    content = {"text": "w1", "author": [seen, "somebody new"], "venue": "new"}
+    document = DocumentEvidence(classifier, classifier.read(content, "here"))
+    assert {item.name: document.is_known(item) for item in document.items} == {
+        seen: True,
+        "somebody new": False,
+        "new": False,
+    }
 
 
 def test_DocumentEvidence_encoder_words_owes_nothing_metadata(text_run: Run) -> None:

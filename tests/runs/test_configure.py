@@ -22,6 +22,7 @@ from match_graph.runs.configure import (
     resolve_config,
 )
 from match_graph.training.models import find_model
+from match_graph.typing import CONTAINS, MASKS
 
 OFFERED = [(encoder, name) for encoder, cls in ENCODERS.items() for name in cls.presets]
 TEXT_ENCODERS = sorted(name for name, cls in ENCODERS.items() if issubclass(cls, TextEncoder))
@@ -152,6 +153,37 @@ def test_derive_batch_size_batches_reach_the_size_of_the_paper() -> None:
     """256 documents at the size of MAG-CS, 16 at the least."""
     assert derive_batch_size(564_340) == 256
     assert derive_batch_size(1) == 16
+
+
+def test_derive_batch_size_doubles_with_400_steps() -> None:
+    """An epoch keeps 400 steps, up to 256 documents."""
+    sizes = [12_799, 12_800, 25_600, 51_200, 102_399, 102_400, 10_000_000]
+    assert [*map(derive_batch_size, sizes)] == [16, 32, 64, 128, 128, 256, 256]
+
+
+def test_derive_epochs_are_those_of_its_formula() -> None:
+    """6 of 15,000 documents to the power of .4, within 5 and 40."""
+    sizes = [100, 1_000, 3_000, 15_000, 24_195, 10_000_000]
+    assert [*map(derive_epochs, sizes)] == [40, 18, 11, 6, 5, 5]
+
+
+def test_resolve_config_counts_words_and_labels(
+    synthetic: Synthetic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of training documents for pairs and labels; of all documents, as far as read, for a blend."""
+    found: list[tuple[float, ...]] = []
+    monkeypatch.setattr(configure, "derive_samples", lambda number: found.append((number,)) or 7)
+    monkeypatch.setattr(configure, "derive_blend", lambda *given: found.append(given) or "tree")
+    config = resolve_config(load_config(None, ["train.epochs=3"]), synthetic)
+    resolve_config(load_config(None, ["train.epochs=3", "data.max_words=5"]), synthetic)
+    assert config.pretrain.samples == 7
+    assert config.model.blend == "tree"
+    train = synthetic.documents(MASKS["train"])
+    num_words, mean = synthetic.graph.num_edges(CONTAINS), len(train) / synthetic.num_documents
+    labels = int(synthetic.targets.count(train).sum()) / len(train)
+    expected = (synthetic.num_labels, labels, num_words // synthetic.num_documents, 3)
+    assert found[:2] == [(int(num_words * mean),), expected]
+    assert found[3] == (*expected[:2], 5, 3)
 
 
 def test_derive_valid_documents_validation_sample_where_would() -> None:
