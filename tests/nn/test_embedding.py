@@ -245,8 +245,9 @@ def two_documents(x: Tensor | None) -> EgoBatch:
 
 
 @torch.no_grad()
-def test_FeatureInput_is_a_map_of_standardized_features() -> None:
-    """Against a loop in float64: one mean a feature, one deviation for all."""
+def test_FeatureInput_is_a_map_of_standardized_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against a loop in float64: one mean a feature, one deviation for all, summed by parts."""
+    monkeypatch.setattr("match_graph.nn.embedding._ROWS", 16)
     x = torch.randn(70, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) * 4 + 9
     rows = torch.arange(0, 70, 2)
     module = FeatureInput(3, CHANNELS, scale=2.0, dropout=0.0).double()

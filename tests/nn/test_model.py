@@ -339,8 +339,10 @@ def test_MatchModel_features_stand_beside_the_encoders_state() -> None:
     prepared = model.embedding.prepare(batch)
     assert torch.equal(state[:, :-256], model.encoder(prepared).document)
     assert torch.equal(state[:, -256:], model.joined(x))
-    model.set_moments(torch.tensor([[5.0, 5, 5], [7, 7, 7]]), torch.arange(2))
-    assert model.joined.mean.tolist() == [6, 6, 6]
+    model.set_moments(torch.tensor([[5.0, 5, 5], [99, 99, 99], [7, 7, 7]]), torch.tensor([0, 2]))
+    assert model.joined.mean.tolist() == [6, 6, 6]  # of training documents alone
+    assert model.embedding.document.mean.tolist() == [6, 6, 6]
+    assert (model.joined.scale, model.joined.dropout.p) == (1.0, config.feature_dropout)
     model(batch).sum().backward()
     assert bool(model.joined.linear.weight.grad.any())
     before = model.joined.linear.weight.detach().clone()

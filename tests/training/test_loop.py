@@ -275,6 +275,30 @@ def test_train_model_seeds_each_epoch_by_draw_seed(
     assert seeds[-2:] == [draw_seed(3, 0, 0), draw_seed(3, 1, 0)]
 
 
+def test_train_step_gets_other_metadata_in_each_epoch(
+    make_run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of documents with more than are read; none in the order of the epoch before."""
+    run = make_run("a", "train.epochs=2", "model.init=random", "data.max_metadata=1")
+    train_step, seen = loop_module.train_step, list[tuple[int, list[int]]]()
+
+    def record(learner, batch, *others):
+        documents = zip(
+            batch.document.tolist(), batch.token_id.split(batch.ptr.diff().tolist()), strict=True
+        )
+        seen.extend((number, sorted(tokens.tolist())) for number, tokens in documents)
+        return train_step(learner, batch, *others)
+
+    monkeypatch.setattr(loop_module, "train_step", record)
+    run.train()
+    half = len(seen) // 2
+    first, second = dict(seen[:half]), dict(seen[half:])
+    assert first.keys() == second.keys()
+    changed = sum(first[number] != second[number] for number in first)
+    assert changed > 0.2 * len(first)
+    assert [number for number, _ in seen[:half]] != [number for number, _ in seen[half:]]
+
+
 def test_draw_seed_differs_for_all_processes_epochs_and_seeds() -> None:
     """Also past 2,048 processes; and the generator of the CPU draws otherwise for each."""
     of = [(s, e, r) for s in (0, 1, 2**32 - 1) for e in (0, 1, 39) for r in range(4096)]

@@ -5,11 +5,20 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from match_graph.corpus import Corpus
-from match_graph.graph import BuiltGraph, EgoGraphs, EgoLoader, EgoSampler, TokenSpace, build_graph
-from match_graph.nn import ENCODERS, TokenEmbedding
+from match_graph.graph import (
+    BuiltGraph,
+    EgoBatch,
+    EgoGraphs,
+    EgoLoader,
+    EgoSampler,
+    TokenSpace,
+    build_graph,
+)
+from match_graph.nn import ENCODERS, Encoder, EncoderOutput, TokenEmbedding
 from match_graph.testing import assert_encoder
 from match_graph.typing import TAGGED
 
@@ -98,6 +107,25 @@ def test_ENCODERS_registered_encoders_have_defaults(name: str) -> None:
     assert_encoder(ENCODERS[name])
 
 
+def make_batch(built: BuiltGraph, space: TokenSpace, encoder: Encoder) -> EgoBatch:
+    """The twelve documents as an encoder takes them."""
+    neighborhood = encoder.neighborhood(encoder.config)
+    loader = EgoLoader(
+        built.data, EgoSampler(built.data), space, torch.arange(12), batch_size=12,
+        with_graph="graph" in encoder.needs,
+        graphs=None if neighborhood is None else EgoGraphs(built.data, neighborhood, space),
+    )  # fmt: skip
+    (batch,) = loader
+    return batch
+
+
+def get_states(output: EncoderOutput) -> Tensor:
+    """States of documents, or of tokens where the encoder gives these."""
+    states = output.document if output.document is not None else output.states
+    assert states is not None
+    return states
+
+
 def plant_labels(built: BuiltGraph, seed: int) -> HeteroData:
     """A copy where labels, drawn anew by a seed, have edges from and to all other nodes."""
     data = built.data.clone()
@@ -110,6 +138,23 @@ def plant_labels(built: BuiltGraph, seed: int) -> HeteroData:
         data[name, "reveals", "label"].edge_index = edge_index
         data["label", "marks", name].edge_index = edge_index.flip(0)
     return data
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_ENCODERS_drop_at_their_own_rate_in_training(name: str, toy_graph: BuiltGraph) -> None:
+    """Two passes differ by it, at the rate 0 they do not; nothing is dropped in evaluation."""
+    encoder_cls, space = ENCODERS[name], TokenSpace.from_data(toy_graph.data)
+    for rate, differs in ((0.5, True), (0.0, False)):
+        torch.manual_seed(0)
+        config = encoder_cls.Config.model_validate({"dropout": rate})
+        encoder = encoder_cls(TokenEmbedding(space, 12), config)
+        batch = make_batch(toy_graph, space, encoder)
+        first, second = (get_states(encoder.train()(batch)) for _ in range(2))
+        assert torch.equal(first, second) != differs
+        evaluated = get_states(encoder.eval()(batch))
+        assert torch.equal(evaluated, get_states(encoder(batch)))
+        assert torch.allclose(evaluated, first, atol=1e-6) != differs
 
 
 @torch.no_grad()
@@ -138,7 +183,7 @@ def test_TokenEmbedding_no_planted_label_reaches_an_encoder(
         )  # fmt: skip
         (batch,) = loader
         output = encoder(batch)
-        states.append(output.document if output.document is not None else output.states)
+        states.append(get_states(output))
     assert torch.equal(states[0], states[1])
 
 
@@ -159,18 +204,7 @@ def test_TokenEmbedding_encoders_take_fields_of_any_name(name: str, toy: Corpus)
     instances = dict.fromkeys(ODD_FIELDS, toy.instances["author"]) | instances
     edges = dict.fromkeys(ODD_FIELDS, toy.edges["author"]) | edges
     built = build_graph(Corpus("odd", toy.documents, instances, edges, toy.hierarchy))
-    data, space = built.data, TokenSpace.from_data(built.data, 1, 1)
-    encoder_cls = ENCODERS[name]
-    config = encoder_cls.Config()
-    neighborhood = encoder_cls.neighborhood(config)
-    encoder = encoder_cls(TokenEmbedding(space, 12), config).eval()
-    loader = EgoLoader(
-        data, EgoSampler(data), space, torch.arange(12), batch_size=12,
-        with_graph="graph" in encoder.needs,
-        graphs=None if neighborhood is None else EgoGraphs(data, neighborhood, space),
-    )  # fmt: skip
-    (batch,) = loader
-    output = encoder(batch)
-    found = output.document if output.document is not None else output.states
-    assert found.isfinite().all()
+    space, encoder_cls = TokenSpace.from_data(built.data, 1, 1), ENCODERS[name]
+    encoder = encoder_cls(TokenEmbedding(space, 12), encoder_cls.Config()).eval()
+    assert get_states(encoder(make_batch(built, space, encoder))).isfinite().all()
     encoder.load_state_dict(encoder.state_dict())
