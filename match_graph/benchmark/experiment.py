@@ -49,10 +49,13 @@ _NAMED = {
     "ablation": "'ablation' of a row",
     "seed": "'seed' of the experiment, or --seed",
 }
-#: Measures of slices of the labels, by training frequency and by depth.
-OF_SLICE = re.compile(
-    r"(head|torso|tail|depth_\d+)/(R@(1|3|5)|F1_micro|F1_macro|num_labels|num_gold)"
+_SLICED = tuple(
+    f"{part}/{name}"
+    for part in ("head", "torso", "tail", "depth_N")
+    for name in ("R@1", "R@3", "R@5", "F1_micro", "F1_macro", "num_labels", "num_gold")
 )
+#: Measures of slices of the labels, by training frequency and by depth.
+OF_SLICE = re.compile("|".join(_SLICED).replace("depth_N", r"depth_\d+"))
 _FEATURE_PART = re.compile(r"data\.features\.([^.]+)\.")
 _NO_FILE_NAME = re.compile(r"[^\w.+=-]+")
 
@@ -149,9 +152,10 @@ class Experiment(StrictModel):
     def _check_measures(cls, measures: list[str]) -> list[str]:
         unknown = [name for name in measures if not (name in MEASURES or OF_SLICE.fullmatch(name))]
         if unknown or len(set(measures)) < len(measures):
+            near = suggest(unknown[0], (*MEASURES, *_SLICED)) if unknown else ""
             raise ValueError(
                 f"must be different ones of {list(MEASURES)} or SLICE/MEASURE, such as tail/R@5"
-                + (f", not {unknown}; {suggest(unknown[0], MEASURES)}" if unknown else "")
+                + (f", not {unknown}; {near}" if unknown else "")
             )
         return measures
 

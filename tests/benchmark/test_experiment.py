@@ -124,6 +124,8 @@ def test_load_experiment_every_fault_comes_in_one_message(write) -> None:
         "or SLICE/MEASURE, such as tail/R@5, not ['NDCG@7']; the nearest is 'NDCG@5', found "
         "['P@1', 'NDCG@7']."
     )
+    of_slice = message(write(measures=["depth_12/R@5", "tail/F1_macro", "depht_9/R@5"]))
+    assert "not ['depht_9/R@5']; the nearest is 'depth_N/R@5', found [" in of_slice
     assert lines[3] == "  'rows.0.name': Field required, found {'nam': 'x'}."
     assert lines[4] == "  'rows.0.nam' is not a setting; the nearest is 'rows.0.name'."
     rows = [
