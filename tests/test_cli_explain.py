@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -48,12 +49,53 @@ def test_explain_as_text_and_as_json(call, trained_run: Run, baseline_run: Run) 
             assert f"missed, rank {missed.rank}  {missed.label}\n" in out
 
 
-@pytest.mark.parametrize("given", [["--explain"], ["--document", "d1"]])
-def test_explain_and_document_belong_together(call, given: list[str]) -> None:
-    """One without the other is wrong usage."""
+def test_explain_new_documents_of_a_file(call, trained_run: Run, tmp_path: Path) -> None:
+    """A study each, with and without labels; as JSON an object a line."""
+    (record,) = trained_run.dataset.as_json(trained_run.dataset.documents(MASKS["test"])[3:4])
+    gold = record.pop("label")
+    lines = [record, {"text": record["text"], "label": gold}]
+    path = tmp_path / "new.jsonl"
+    path.write_text("".join(f"{json.dumps(one)}\n" for one in lines))
+    code, out, err = call("--explain", "--input", str(path), "--json", "--top-k", "2")
+    assert (code, err) == (0, "")
+    first, second = map(CaseStudy.model_validate_json, out.splitlines())
+    assert (first.document, first.split, first.gold) == (record["paper"], "new", [])
+    assert (second.document, second.metadata) == ("new.jsonl:2", {})
+    assert {label.label for label in second.gold} == {*gold}
+    code, out, err = call("--explain", "--input", str(path), "--top-k", "2")
+    assert (code, err) == (0, "")
+    for one in first.variants[0].predictions:
+        assert f"  {one.probability:.3f}  {one.label}\n" in out
+    for one in second.variants[0].predictions:
+        assert (
+            f"  {one.probability:.3f}  {'right' if one.is_right else 'wrong'}  {one.label}" in out
+        )
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (["--explain"], "--explain needs --document or --input, one of them"),
+        (["--document", "d1"], "--document belongs to --explain"),
+        (
+            ["--explain", "--document", "d1", "--input", "new.jsonl"],
+            "--explain needs --document or --input, one of them",
+        ),
+        (
+            ["--explain", "--input", "a.jsonl", "--input", "b.jsonl"],
+            "--explain takes one file of --input, found several or a folder",
+        ),
+        (
+            ["--explain", "--input", "."],
+            "--explain takes one file of --input, found several or a folder",
+        ),
+    ],
+)
+def test_explain_needs_one_document_or_file(call, given: list[str], sentence: str) -> None:
+    """Else it is wrong usage."""
     code, _, err = call(*given)
     assert code == 2
-    assert "--explain and --document belong together" in err
+    assert sentence in " ".join(err.replace("│", "").split())
 
 
 @pytest.mark.parametrize("given", [["--against", "runs/x"], ["--json"], ["--dataset", "toy"]])
@@ -67,7 +109,7 @@ def test_predict_without_explain_refuses_its_options(call, given: list[str]) -> 
 @pytest.mark.parametrize(
     "given",
     [
-        ["--input", "nothing.jsonl"], ["--output", "case.json"], ["--threshold"],
+        ["--output", "case.json"], ["--threshold"],
         ["--batch-size", "7"], ["--workers", "2"],
     ],
     ids=lambda given: given[0],

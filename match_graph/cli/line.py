@@ -229,7 +229,10 @@ def predict(
     batch_size: BatchSizeOption = _BATCH_SIZE,
     device: DeviceOption = _DEVICE,
     explain: Annotated[
-        bool, typer.Option("--explain", help="A case study of --document of the run's data set.")
+        bool,
+        typer.Option(
+            "--explain", help="Case studies: of --document of the run's data set, or of --input."
+        ),
     ] = False,
     document: Annotated[
         str | None, typer.Option("--document", metavar="ID", help="With --explain.")
@@ -239,37 +242,46 @@ def predict(
         typer.Option("--against", help="With --explain: another run, side by side; repeatable."),
     ] = None,
     json_lines: Annotated[
-        bool, typer.Option("--json", help="With --explain: as one JSON object.")
+        bool, typer.Option("--json", help="With --explain: as a JSON object a document.")
     ] = False,
     verify: VerifyOption = False,
 ) -> None:
     """Predict the labels of new documents, with the run folder alone; or explain predictions."""
     from match_graph.cli.show import print_case_study
-    from match_graph.predict import load, predict_files, predict_lines, study_document
+    from match_graph.predict import (
+        compare_variants,
+        load,
+        open_explainers,
+        predict_files,
+        predict_lines,
+    )
     from match_graph.predict.classifier import DEFAULT_TOP_K
-    from match_graph.predict.streams import STREAM
+    from match_graph.predict.streams import STREAM, stream_documents
     from match_graph.runs.folder import verify_run_folder
     from match_graph.training.launch import is_by_torchrun
 
-    _check_explain(explain, document, bool(against or options.dataset) or json_lines)
-    of_files = (source, target, threshold, batch_size) != (None, "-", False, _BATCH_SIZE)
+    _check_explain(explain, document, source, bool(against or options.dataset) or json_lines)
+    of_files = (target, threshold, batch_size) != ("-", False, _BATCH_SIZE)
     if explain and (of_files or workers.find_cluster(Reporter(quiet=True)) is not None):
         raise typer.BadParameter(
-            "--input, --output, --threshold, --batch-size, --workers and --scheduler are of "
-            "predictions; --explain prints a study of --document"
+            "--output, --threshold, --batch-size, --workers and --scheduler are of predictions; "
+            "--explain prints a study of --document, or of each document of --input"
         )
     if verify:
         verify_run_folder(folder)
     code, reporter = (options.encoder, options.head), Reporter(options.quiet)
-    if document is not None:
+    if explain:
         folders, number = [folder, *(against or [])], top_k or DEFAULT_TOP_K
-        study = study_document(
-            folders, document, number, options.root, device, *code, options.dataset, reporter
+        explainers = open_explainers(
+            folders, options.root, device, *code, options.dataset, reporter
         )
-        if json_lines:
-            echo(study.model_dump_json(indent=2))
-        else:
-            print_case_study(study)
+        named = stream_documents(source[0]) if source else iter([("", document or "")])
+        for place, one in named:
+            study = compare_variants(explainers, one, number, place)
+            if json_lines:
+                echo(study.model_dump_json(indent=2 if source is None else None))
+            else:
+                print_case_study(study)
         return
     sources, settings = source or [STREAM], (top_k, threshold, batch_size)
     cluster = workers.find_cluster(reporter)
@@ -286,8 +298,14 @@ def _are_many(sources: list[str], target: str) -> bool:
     return len(sources) > 1 or is_folder(sources[0]) or target.endswith("/") or is_folder(target)
 
 
-def _check_explain(explain: bool, document: str | None, more: bool) -> None:
-    if explain != (document is not None):
-        raise typer.BadParameter("--explain and --document belong together")
+def _check_explain(
+    explain: bool, document: str | None, sources: list[str] | None, more: bool
+) -> None:
+    if document is not None and not explain:
+        raise typer.BadParameter("--document belongs to --explain")
+    if explain and (document is None) == (sources is None):
+        raise typer.BadParameter("--explain needs --document or --input, one of them")
+    if explain and sources and (len(sources) > 1 or is_folder(sources[0])):
+        raise typer.BadParameter("--explain takes one file of --input, found several or a folder")
     if more and not explain:
         raise typer.BadParameter("--against, --dataset and --json belong to --explain")

@@ -119,8 +119,9 @@ def print_case_study(study: CaseStudy) -> None:
             Text(f"{variant.run}: {variant.encoder}{without}, seed {variant.seed}"), align="left"
         )
         for prediction in variant.predictions:
-            mark = "right" if prediction.is_right else "wrong"
-            console.print(Text(f"  {prediction.probability:.3f}  {mark}  {prediction.shown}"))
+            marks = {True: "right  ", False: "wrong  ", None: ""}
+            mark = marks[prediction.is_right]
+            console.print(Text(f"  {prediction.probability:.3f}  {mark}{prediction.shown}"))
             for line in _explain(prediction):
                 console.print(Text(f"      {line}", style="dim"))
         for missed in variant.missed:

@@ -8,7 +8,7 @@ from match_graph.predict.hub import HubMixin, push_run
 from match_graph.predict.many import evaluate_files, predict_files
 from match_graph.predict.share import share_run
 from match_graph.predict.streams import predict_lines
-from match_graph.predict.variants import compare_variants, study_document
+from match_graph.predict.variants import compare_variants, open_explainers
 
 __all__ = [
     "CaseStudy",
@@ -19,9 +19,9 @@ __all__ = [
     "compare_variants",
     "evaluate_files",
     "load",
+    "open_explainers",
     "predict_files",
     "predict_lines",
     "push_run",
     "share_run",
-    "study_document",
 ]

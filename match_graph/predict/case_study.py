@@ -90,7 +90,7 @@ class Prediction(_NamedLabel):
     Args:
         probability: Probability of the label, in 0..1.
         score: Score of the label, in log-odds.
-        is_right: Whether the label is gold.
+        is_right: Whether the label is gold; None for a document that came without labels.
         metadata: Evidence of the metadata tokens that were read, most effect first.
         words: Words with the largest positive weights in the linear classifier.
         carried_by: Metadata token without which the score falls most; None if it falls with none.
@@ -102,7 +102,7 @@ class Prediction(_NamedLabel):
 
     probability: float
     score: float
-    is_right: bool
+    is_right: bool | None
     metadata: list[Evidence]
     words: list[WordEvidence]
     carried_by: str | None
@@ -166,7 +166,7 @@ class CaseStudy(StrictModel):
     Args:
         dataset: Name of the data set.
         document: Id of the document.
-        split: Split of the document.
+        split: Split of the document; "new" for one that is not of the data set.
         text: Beginning of the text.
         metadata: Metadata instances by field.
         labels: Labels by depth, parents before children.

@@ -101,7 +101,7 @@ class Classifier(HubMixin):
         self._has_time = any(one is not None and one.has_time for one in (known, features))
         self._width = 0 if features is None else features.width
         self._fields = vocabulary.settings.fields
-        self._columns = OwnColumns(config, self._fields)
+        self.columns = OwnColumns(config, self._fields)
         self.label_rank = None if hierarchy is None else hierarchy.rank
         found = find_model(config)
         self._needs_graph, neighborhood = "graph" in found.needs, found.neighborhood
@@ -211,7 +211,7 @@ class Classifier(HubMixin):
             return choose_labels(self.compute(batch), top_k, limits, self.label_rank)
 
         dropped = self.config.data.drop_fields
-        named = self._columns.warn_of_unread(documents, dropped, self._width > 0, warn)
+        named = self.columns.warn_of_unread(documents, dropped, self._width > 0, warn)
         read = (self.read_row(one, place) for place, one in named)
         done = self.stream(read, lambda batch, _: choose(batch), batch_size)
         return (result for buffer in done for result in self._name_labels(*buffer))
@@ -266,7 +266,7 @@ class Classifier(HubMixin):
 
     def read_row(self, row: Any, place: str, with_gold: bool = False) -> ReadDocument:
         """As `read`, of a document that may have the columns of the run's data set instead."""
-        return self.read(self._columns.translate(row, place), place, with_gold)
+        return self.read(self.columns.translate(row, place), place, with_gold)
 
     @torch.no_grad()
     def compute(self, batch: EgoBatch) -> Tensor:

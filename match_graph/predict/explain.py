@@ -66,18 +66,24 @@ class Explainer:
         self.labels: list[str] = run.dataset.names(LABEL).tolist()
         self.names = find_names(run.dataset, LABEL, self.labels)
 
-    def explain(self, record: Mapping[str, Any], top_k: int = DEFAULT_TOP_K) -> Explanation:
+    def explain(
+        self, record: Mapping[str, Any], top_k: int = DEFAULT_TOP_K, place: str = "the document"
+    ) -> Explanation:
         """Explains the best labels of a document.
 
         Args:
-            record: Document in the MATCH format; ``label`` are the gold labels.
+            record: Document in the MATCH format; ``label`` are the gold labels, if they are there.
             top_k: Number of labels.
+            place: Where it stands, for faults.
 
         Raises:
             ConfigError: ``top_k`` is below 1.
+            CorpusError: It has no text, a field of the wrong type, or no features where the run
+                needs some.
         """
         check_counts(top_k=top_k)
-        read = self.classifier.read(record, str(record["paper"]))
+        gold = record.get(LABEL) if isinstance(record, Mapping) else None
+        read = self.classifier.read(record, place, with_gold=gold is not None)
         document = DocumentEvidence(self.classifier, read)
         logits = document.score()
         chosen = choose_labels(logits[:1], top_k, None, self.classifier.label_rank)[0]
@@ -85,7 +91,7 @@ class Explainer:
         evidence, words = document.weigh(logits, best, _WORDS)
         titles = find_metadata_names(self.run.dataset, [record])
         predictions = [
-            self._describe(logits[0], label, record["label"], _name(known, titles), added)
+            self._describe(logits[0], label, gold, _name(known, titles), added)
             for (label, _), known, added in zip(chosen, evidence, words, strict=True)
         ]
         return Explanation(logits[0], predictions)
@@ -94,7 +100,7 @@ class Explainer:
         self,
         logits: Tensor,
         label: int,
-        gold: Sequence[str],
+        gold: Sequence[str] | None,
         evidence: list[Evidence],
         words: list[WordEvidence],
     ) -> Prediction:
@@ -106,7 +112,7 @@ class Explainer:
             name=self.names.get(self.labels[label]),
             probability=float(torch.sigmoid(logits[label])),
             score=float(logits[label]),
-            is_right=self.labels[label] in gold,
+            is_right=None if gold is None else self.labels[label] in gold,
             metadata=sorted(evidence, key=lambda one: -one.effect),
             words=words,
             carried_by=carried,

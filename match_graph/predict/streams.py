@@ -82,6 +82,19 @@ def predict_lines(
     return count
 
 
+def stream_documents(source: str) -> Named:
+    """(place, document) of each line or row of a file, or of standard input, as it is read.
+
+    Args:
+        source: Path or "-", as for `predict_lines`.
+
+    Raises:
+        CorpusError: It cannot be read, holds no document, or a line or row is none.
+    """
+    with _open_source(source) as lines:
+        yield from _read_documents(_read_lines(lines, source), Path(_name(source)))
+
+
 def encode_result(result: dict[str, Any]) -> bytes:
     """Line of JSON of what `Classifier.predict` gives for a document."""
     line = escape_controls(json.dumps(result, ensure_ascii=False))  # the same JSON

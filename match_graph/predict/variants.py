@@ -1,7 +1,8 @@
 """Variants of a model side by side on one document: a case study as in the paper's Table 4."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -20,23 +21,19 @@ from match_graph.typing import DOCUMENT, LABEL
 _TEXT = 400
 
 
-def study_document(
+def open_explainers(
     folders: Sequence[str | Path],
-    document: str,
-    top_k: int = DEFAULT_TOP_K,
     root: str | Path | None = None,
     device: str = "auto",
     encoder: str | None = None,
     head: str | None = None,
     dataset: str | None = None,
     reporter: Reporter | None = None,
-) -> CaseStudy:
-    """Case study of several run folders.
+) -> list[Explainer]:
+    """Explainers of run folders, for `compare_variants`.
 
     Args:
         folders: Run folders: the run and those it is compared with.
-        document: Id of the document.
-        top_k: Number of labels per variant.
         root: Root folder of built data; None takes the default.
         device: Device, as for `load`.
         encoder: Encoder of those runs that were trained with it, as for `load`.
@@ -46,33 +43,55 @@ def study_document(
 
     Raises:
         CheckpointError: A folder is no trained run, or they were made from different data.
-        CorpusError: There is no such document, or the data set keeps no texts.
     """
     explainers = [
         Explainer(open_run(one, root, reporter, *code, dataset), device, *code)
         for one, code in zip(folders, choose_code(folders, encoder, head), strict=True)
     ]
-    return compare_variants(explainers, document, top_k)
+    _check_data(explainers)
+    return explainers
 
 
 def compare_variants(
-    explainers: Sequence[Explainer], document: str, top_k: int = DEFAULT_TOP_K
+    explainers: Sequence[Explainer],
+    document: str | Mapping[str, Any],
+    top_k: int = DEFAULT_TOP_K,
+    place: str = "the document",
 ) -> CaseStudy:
-    """Case study of opened runs; arguments and errors as for `study_document`."""
+    """Case study of opened runs.
+
+    Args:
+        explainers: Explainers of runs of one data set.
+        document: Id of a document of the data set; or a new one, as `Classifier.predict` takes it,
+            with or without ``label``.
+        top_k: Number of labels per variant.
+        place: Where a new document stands, for faults.
+
+    Raises:
+        CheckpointError: The runs were made from different data.
+        CorpusError: There is no such document, or it cannot be read; or the data set keeps no
+            texts.
+    """
     _check_data(explainers)
-    dataset = explainers[0].run.dataset
-    number = find_document(dataset, document)
-    records = [one.run.dataset.as_json([number])[0] for one in explainers]
-    found = [one.explain(record, top_k) for one, record in zip(explainers, records, strict=True)]
+    dataset, split = explainers[0].run.dataset, "new"
+    if isinstance(document, str):
+        number = find_document(dataset, document)
+        records = [one.run.dataset.as_json([number])[0] for one in explainers]
+        split = str(dataset.table(DOCUMENT, ["split"])["split"].iloc[number])
+    else:
+        records = [one.classifier.columns.translate(document, place) for one in explainers]
+    found = [
+        one.explain(record, top_k, place) for one, record in zip(explainers, records, strict=True)
+    ]
     metadata: dict[str, list[str]] = {}
     for record in records:  # a variant may have dropped fields
         metadata.update(list_metadata(record))
     text = " ".join(records[0]["text"].split())
-    labels = _find_labels(dataset, number, found)
+    labels = _find_labels(dataset, records[0].get(LABEL) or (), found)
     return CaseStudy(
         dataset=dataset.name,
-        document=document,
-        split=str(dataset.table(DOCUMENT, ["split"])["split"].iloc[number]),
+        document=str(records[0].get("paper", place)),
+        split=split,
         text=text if len(text) <= _TEXT else f"{text[: _TEXT - 3]}...",
         metadata=metadata,
         labels=labels,
@@ -112,12 +131,12 @@ def _check_data(explainers: Sequence[Explainer]) -> None:
 
 
 def _find_labels(
-    dataset: CorpusDataset, number: int, found: Sequence[Explanation]
+    dataset: CorpusDataset, gold_labels: Collection[str], found: Sequence[Explanation]
 ) -> list[CaseLabel]:
-    """Gold labels, predicted labels and all of their ancestors, parents first."""
+    """Gold labels (known ones), predicted labels and all of their ancestors, parents first."""
     ids, dag = dataset.names(LABEL).tolist(), dataset.hierarchy
     place = {label: row for row, label in enumerate(ids)}
-    gold = set(dataset.targets.select(torch.tensor([number]))[1].tolist())
+    gold = {place[label] for label in gold_labels if label in place}
     labels = gold | {place[one.label] for each in found for one in each.predictions}
     ptr, above = dag.ancestors()
     labels |= {parent for row in labels for parent in above[ptr[row] : ptr[row + 1]].tolist()}

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from match_graph.predict.variants import (
     _make_variant,
     compare_variants,
     find_document,
-    study_document,
+    open_explainers,
 )
 from match_graph.typing import MASKS
 
@@ -98,8 +99,39 @@ def test_compare_variants_folders_are_opened(
 ) -> None:
     """The same as of opened runs."""
     folders = [trained_run.folder, baseline_run.folder]
-    study = study_document(folders, document, root=trained_run.dataset.root, device="cpu")
-    assert study == compare_variants(explainers[:2], document)
+    opened = open_explainers(folders, root=trained_run.dataset.root, device="cpu")
+    assert compare_variants(opened, document) == compare_variants(explainers[:2], document)
+
+
+def test_compare_variants_of_a_new_document(
+    explainers: list[Explainer], document: str, trained_run: Run
+) -> None:
+    """As the same one of the data set; without labels none is right or wrong, nor missed."""
+    (record,) = trained_run.dataset.as_json([find_document(trained_run.dataset, document)])
+    study, known = (compare_variants(explainers, one) for one in (record, document))
+    assert (study.split, study.document) == ("new", document)
+    assert study == known.model_copy(update={"split": "new"})
+    unknown = [*record.pop("label"), "no label of the data set"]
+    study = compare_variants(explainers, {**record, "label": unknown}, place="here")
+    assert study.gold == known.gold
+    del record["paper"]
+    study = compare_variants(explainers, record, top_k=3, place="new.csv:2")
+    assert (study.document, study.gold) == ("new.csv:2", [])
+    for variant, other in zip(study.variants, known.variants, strict=True):
+        assert {one.is_right for one in variant.predictions} == {None}
+        assert [one.label for one in variant.predictions] == [
+            one.label for one in other.predictions[:3]
+        ]
+        assert variant.missed == []
+
+
+@pytest.mark.parametrize("wrong", [["text"], {"venue": "v"}, {"text": "a", "label": "x"}])
+def test_compare_variants_refuses_what_is_no_document(
+    explainers: list[Explainer], wrong: Any
+) -> None:
+    """With its place."""
+    with pytest.raises(CorpusError, match="The documents must be in the MATCH format: new:1: "):
+        compare_variants(explainers, wrong, place="new:1")
 
 
 def test_compare_variants_long_texts_are_cut(explainers: list[Explainer], trained_run: Run) -> None:
@@ -143,7 +175,7 @@ def test_compare_variants_runs_of_other_data_are_refused(
     )
 
 
-def test_study_document_gives_each_run_its_own_code(
+def test_open_explainers_gives_each_run_its_own_code(
     trained_run: Run, small_settings, document: str, tmp_path: Path
 ) -> None:
     """The caller's encoder is that of the second run alone; one of none is refused."""
@@ -156,7 +188,8 @@ def test_study_document_gives_each_run_its_own_code(
     own.train()
     own.evaluate()
     folders, root = [trained_run.folder, own.folder], dataset.root
-    study = study_document(folders, document, root=root, device="cpu", encoder=name)
+    opened = open_explainers(folders, root=root, device="cpu", encoder=name)
+    study = compare_variants(opened, document)
     assert [one.encoder for one in study.variants] == ["match", name]
     with pytest.raises(CheckpointError, match=r"with the encoder 'match', .*; load it with"):
-        study_document(folders, document, root=root, device="cpu", encoder="other:Mine")
+        open_explainers(folders, root=root, device="cpu", encoder="other:Mine")
