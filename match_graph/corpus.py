@@ -7,7 +7,9 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import pandas as pd
+from pydantic import field_validator
 
+from match_graph.config import StrictModel
 from match_graph.corpus_faults import (
     ENDS,
     as_features,
@@ -32,6 +34,27 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 #: Real hierarchies lack a few, of an older version or scheme: 3.4 % of the labels of bio.tools.
 _MANY_MISSING = 0.05
 _SHOWN_LABELS = 3
+
+
+class TableLayout(StrictModel):
+    """Where the rows of a table have the parts of a document.
+
+    Args:
+        columns: Columns by part: ``id``, ``text``, ``label``, each metadata field and, where they
+            have one, ``split`` and ``date``.
+        separator: Separator of the values of a list in a cell of CSV; "" for cells of one value.
+    """
+
+    columns: Mapping[str, Sequence[str]]
+    separator: str = ";"
+
+    @field_validator("columns")
+    @classmethod
+    def _check_columns(cls, columns: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
+        for part in ("id", "split", "date"):
+            if len(columns.get(part, "1")) != 1:
+                raise ValueError(f"'{part}' must be one column")
+        return columns
 
 
 @dataclass(frozen=True)
@@ -60,7 +83,8 @@ class Corpus:
     ``features``: by node type, "document" among them, [rows of that table, F]; finite. float16
     stays, other numbers become float32.
 
-    ``tokenizer``: how texts become words; predictions read new texts in the same way.
+    ``tokenizer``: how texts become words; predictions read new texts in the same way. ``layout``:
+    the columns of the user's own table, by which they read new rows of it; None without.
 
     Raises:
         CorpusError: With every fault of the tables, not only the first.
@@ -76,6 +100,7 @@ class Corpus:
     skipped: pd.DataFrame = field(default_factory=pd.DataFrame)
     features: Mapping[str, Array] = field(default_factory=dict)
     tokenizer: Tokenizer = "regex"
+    layout: TableLayout | None = None
 
     def __post_init__(self) -> None:
         faults = find_document_faults(self.documents)

@@ -8,15 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from match_graph.config import parse_settings
 from match_graph.corpus import (
     WORD_PATTERN,
     Corpus,
+    TableLayout,
     describe_oddities,
     hierarchy_frame,
     split_words,
 )
 from match_graph.corpus_builder import CorpusBuilder, Interner
-from match_graph.errors import CorpusError
+from match_graph.errors import ConfigError, CorpusError
 
 
 def edge_frame(pairs: list[tuple[int, int]]) -> pd.DataFrame:
@@ -627,3 +629,12 @@ def test_split_words_whitespace_keeps_tokens_as_they_are() -> None:
 def test_WORD_PATTERN_pattern_is_the_one_of_the_design() -> None:
     """The pattern is saved with runs, so changing it breaks them."""
     assert WORD_PATTERN == r"[a-z0-9][a-z0-9+#.-]*[a-z0-9+#]|[a-z0-9]"
+
+
+@pytest.mark.parametrize("part", ["id", "split", "date"])
+def test_TableLayout_ids_splits_and_dates_are_one_column(part: str) -> None:
+    """Texts and metadata may be several; a file that says otherwise is refused."""
+    columns = {"text": ["title", "body"], "author": ["first", "others"]}
+    assert parse_settings(TableLayout, {"columns": {**columns, part: ["a"]}}, "X").separator == ";"
+    with pytest.raises(ConfigError, match=f"'{part}' must be one column"):
+        parse_settings(TableLayout, {"columns": {**columns, part: ["a", "b"]}}, "X")

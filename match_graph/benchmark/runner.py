@@ -22,7 +22,7 @@ from match_graph.benchmark.process import (
 )
 from match_graph.benchmark.results import Results
 from match_graph.config import Config
-from match_graph.datasets.dataset import default_root
+from match_graph.datasets import default_root
 from match_graph.errors import ConfigError, suggest
 from match_graph.io.cluster import Calls, Cluster, LocalCalls
 from match_graph.io.names import read_path

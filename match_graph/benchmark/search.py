@@ -32,7 +32,7 @@ from match_graph.benchmark.row_search import (
 )
 from match_graph.benchmark.runner import find_environment, takes_gpu
 from match_graph.benchmark.trial import PRUNED_ON, SECONDS, TrialWork, read_pruned, run_trial
-from match_graph.datasets.dataset import default_root
+from match_graph.datasets import default_root
 from match_graph.errors import ConfigError, import_extra
 from match_graph.io.cluster import Calls, Cluster, LocalCalls
 from match_graph.io.files import write_beside

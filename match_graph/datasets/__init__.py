@@ -1,9 +1,10 @@
 """Readers of raw files, one per source, and the PyG data set that they make."""
 
 from match_graph.datasets.biotools import BioTools, BioToolsReader
+from match_graph.datasets.built import default_root
 from match_graph.datasets.cacm import Cacm, CacmReader
 from match_graph.datasets.custom import Custom, CustomReader
-from match_graph.datasets.dataset import CorpusDataset, default_root
+from match_graph.datasets.dataset import CorpusDataset
 from match_graph.datasets.debtags import DebTags, DebTagsReader
 from match_graph.datasets.frames import from_frames
 from match_graph.datasets.hetero import from_hetero

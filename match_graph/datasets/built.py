@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import platformdirs
 import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
@@ -32,6 +33,11 @@ from match_graph.io.tables import write_frame
 from match_graph.typing import DOCUMENT, MASKS
 
 FAULTS = "faults.parquet"
+
+
+def default_root() -> Path:
+    """Default root of built data: $MATCH_GRAPH_HOME, else the user's cache folder."""
+    return Path(os.environ.get("MATCH_GRAPH_HOME") or platformdirs.user_cache_dir("match-graph"))
 
 
 def hash_source(source: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from match_graph.corpus import Faults
+from match_graph.corpus import Faults, TableLayout
 from match_graph.corpus_builder import CorpusBuilder
 from match_graph.datasets.dataset import CorpusDataset
 from match_graph.datasets.match_folder import read_taxonomy
@@ -125,6 +125,10 @@ class Custom(UserFiles):
     card = Card("custom", "that of your documents", "yours", "JSON lines or CSV of yours")
     suffixes = (".jsonl", ".json", ".ndjson", ".csv", ".tsv")
     path_options = ("path", "taxonomy")
+
+    @cached_property
+    def layout(self) -> TableLayout:  # type: ignore[override]
+        return TableLayout(columns=self.config.list_columns(), separator=self.config.separator)
 
     def reader(self) -> "CustomReader":
         return CustomReader(self.files, self.config, self.faults_mode)

@@ -1,13 +1,11 @@
 """`Corpus` -> PyG `InMemoryDataset`: what every data set class shares."""
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pandas as pd
-import platformdirs
 import pyarrow as pa
 import pyarrow.parquet as pq
 from filelock import FileLock
@@ -15,12 +13,13 @@ from torch import Tensor
 from torch_geometric.data import HeteroData, InMemoryDataset
 
 from match_graph.config import StrictModel, parse_settings
-from match_graph.corpus import WORD_PATTERN, Corpus, Faults, Tokenizer
+from match_graph.corpus import WORD_PATTERN, Corpus, Faults, TableLayout, Tokenizer
 from match_graph.corpus_faults import check_field_names
 from match_graph.datasets.assemble import assemble
 from match_graph.datasets.built import (
     cannot_write,
     check_all,
+    default_root,
     hash_source,
     is_built,
     load_about,
@@ -45,11 +44,6 @@ from match_graph.own_code import hash_code
 from match_graph.typing import DOCUMENT, LABEL, MASKS
 
 FORMAT_VERSION = 4
-
-
-def default_root() -> Path:
-    """Default root of built data: $MATCH_GRAPH_HOME, else the user's cache folder."""
-    return Path(os.environ.get("MATCH_GRAPH_HOME") or platformdirs.user_cache_dir("match-graph"))
 
 
 class CorpusDataset(InMemoryDataset):
@@ -109,6 +103,8 @@ class CorpusDataset(InMemoryDataset):
     published: ClassVar[Mapping[str, float]] = {}
     #: Options that are paths of files to read; a run keeps them as absolute ones.
     path_options: ClassVar[tuple[str, ...]] = ()
+    #: Columns of a user's own table; a run keeps them, to read new documents in the same way.
+    layout: TableLayout | None = None
 
     def __init__(
         self,
@@ -251,6 +247,8 @@ class CorpusDataset(InMemoryDataset):
         """Reads the raw files, builds the graph, and writes both atomically."""
         source = self.source  # hashed before anything is read
         about = {"name": self.name, "tokenizer": self.tokenizer, "source": source}
+        if self.layout is not None:
+            about["layout"] = self.layout.model_dump(mode="json")
 
         def check() -> None:
             self._snapshot.check_unchanged(self.raw_paths)
@@ -297,8 +295,7 @@ class CorpusDataset(InMemoryDataset):
     @property
     def notes(self) -> dict[str, Any]:
         """Counts of what reading and building dropped or contracted."""
-        notes: dict[str, Any] = self._about["notes"]
-        return notes
+        return dict(self._about["notes"])
 
     @property
     def warnings(self) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from match_graph.corpus import Corpus, Tokenizer
+from match_graph.corpus import Corpus, TableLayout, Tokenizer
 from match_graph.corpus_faults import ENDS
 from match_graph.datasets.built import hash_source, is_built
 from match_graph.datasets.dataset import FORMAT_VERSION, CorpusDataset
@@ -34,7 +34,7 @@ class CorpusInMemory(CorpusDataset):
     """
 
     def __init__(self, corpus: Corpus, /, **options: Any) -> None:
-        self._name, self._tokenizer = corpus.name, corpus.tokenizer
+        self._name, self._tokenizer, self.layout = corpus.name, corpus.tokenizer, corpus.layout
         try:
             check_file_name(corpus.name)
         except ValueError as error:
@@ -54,7 +54,8 @@ class CorpusInMemory(CorpusDataset):
 
     @property
     def options(self) -> dict[str, Any]:
-        return {"content": self._content, "tokenizer": self._tokenizer}
+        layout = {} if self.layout is None else {"layout": self.layout.model_dump(mode="json")}
+        return {"content": self._content, "tokenizer": self._tokenizer, **layout}
 
     def read(self) -> Corpus:
         assert self._corpus is not None, "it is read once, while it is built"
@@ -112,6 +113,11 @@ class BuiltFolder(CorpusDataset):
         tokenizer: Tokenizer = self._origin["tokenizer"]
         return tokenizer
 
+    @cached_property
+    def layout(self) -> TableLayout | None:  # type: ignore[override]
+        layout = self._origin.get("layout")
+        return None if layout is None else TableLayout.model_validate(layout)
+
     @property
     def source(self) -> dict[str, Any]:
         source: dict[str, Any] = self._origin["source"]
@@ -129,6 +135,7 @@ class BuiltFolder(CorpusDataset):
             check_file_name(about["name"])
             if about.get("tokenizer", "regex") not in ("regex", "whitespace"):
                 raise TypeError
+            TableLayout.model_validate(about.get("layout") or {"columns": {}})
         if found != FORMAT_VERSION or "tokenizer" not in about:
             raise CorpusError(
                 f"This version of match-graph opens built folders of format {FORMAT_VERSION}, but "

@@ -12,10 +12,10 @@ from torch_geometric.data import HeteroData
 from match_graph.config import StrictModel, parse_settings
 from match_graph.corpus import Corpus, Faults
 from match_graph.datasets.biotools import BioTools
-from match_graph.datasets.built import is_built
+from match_graph.datasets.built import default_root, is_built
 from match_graph.datasets.cacm import Cacm
 from match_graph.datasets.custom import Custom
-from match_graph.datasets.dataset import CorpusDataset, default_root
+from match_graph.datasets.dataset import CorpusDataset
 from match_graph.datasets.debtags import DebTags
 from match_graph.datasets.hetero import from_hetero
 from match_graph.datasets.maple import Maple

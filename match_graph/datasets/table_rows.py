@@ -56,23 +56,28 @@ class TableConfig(TextConfig, SplitConfig):
             raise ValueError("\n".join(faults))
         return self
 
+    def list_columns(self) -> dict[str, list[str]]:
+        """Columns by part, as `TableLayout` has them."""
+        named = {name: name for name in ("id", "text", "label", *self.fields)}
+        return {
+            name: [column] if isinstance(column, str) else list(column)
+            for name, column in {**named, **self.columns}.items()
+        }
+
 
 class RowReader:
     """Reader of the parts of a document from the columns of a row.
 
     Args:
-        config: Options.
-        fields: Metadata fields.
+        columns: Columns by part, as `TableLayout` has them.
+        fields: Metadata fields, parts with columns.
         fail: Callback that takes faults.
     """
 
-    def __init__(self, config: TableConfig, fields: Sequence[str], fail: Fail) -> None:
-        self.fields, self.fail = list(fields), fail
-        named = {name: name for name in ("id", "text", "label", *fields)}
-        self.columns = {
-            name: [column] if isinstance(column, str) else list(column)
-            for name, column in {**named, **config.columns}.items()
-        }
+    def __init__(
+        self, columns: Mapping[str, Sequence[str]], fields: Sequence[str], fail: Fail
+    ) -> None:
+        self.columns, self.fields, self.fail = columns, list(fields), fail
 
     def read_id(self, row: Mapping[str, Any], place: str) -> str | None:
         """Id of the document; None where it is missing or wrong, which is a fault."""
@@ -140,7 +145,7 @@ class TableReader(RowReader):
     """
 
     def __init__(self, builder: CorpusBuilder, config: TableConfig, option: str) -> None:
-        super().__init__(config, builder.fields, builder.fail)
+        super().__init__(config.list_columns(), builder.fields, builder.fail)
         self.builder, self.config, self.option = builder, config, option
         builder.notes[UNDATED] += 0
         self.seen: set[str] = set()

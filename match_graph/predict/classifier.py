@@ -101,7 +101,7 @@ class Classifier(HubMixin):
         self._has_time = any(one is not None and one.has_time for one in (known, features))
         self._width = 0 if features is None else features.width
         self._fields = vocabulary.settings.fields
-        self.columns = OwnColumns(config, self._fields)
+        self.columns = OwnColumns(vocabulary.settings)
         self.label_rank = None if hierarchy is None else hierarchy.rank
         found = find_model(config)
         self._needs_graph, neighborhood = "graph" in found.needs, found.neighborhood
@@ -164,8 +164,8 @@ class Classifier(HubMixin):
                 count as unknown. Where the run's graph or its features have times, ``time`` is the
                 document's in their unit, the latest if missing. Where the run has features of
                 documents, a document's are ``x``, a list or array of numbers, if given; else those
-                of its text by the run's language model, or of its id. A run of the data set
-                `Custom` reads its own columns, too.
+                of its text by the run's language model, or of its id. Where the run was trained on
+                a table of the user's own (`Custom`, `from_frames`), rows of it are read, too.
             top_k: Largest number of labels; None for 5, with ``threshold`` for all above it.
             threshold: Whether to give the labels at or above their thresholds instead of the best
                 ones.

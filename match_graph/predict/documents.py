@@ -1,7 +1,7 @@
 """Documents to predict and numbers of labels, as callers give them, and their checks."""
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
 from numbers import Integral
@@ -10,15 +10,14 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 
-from match_graph.config import Config, parse_settings
-from match_graph.datasets import Custom
+from match_graph.corpus import TableLayout
 from match_graph.datasets.frames import iter_rows
 from match_graph.datasets.options import count_days
-from match_graph.datasets.table_rows import RowReader, TableConfig
+from match_graph.datasets.table_rows import RowReader
 from match_graph.errors import ConfigError, CorpusError, shorten
 from match_graph.io.csv_lines import find_delimiter, read_csv_rows
 from match_graph.io.json_lines import read_json_lines
-from match_graph.runs.vocabulary import fail_document
+from match_graph.runs.vocabulary import TextSettings, fail_document
 
 #: Takes the text of a warning.
 Warn: TypeAlias = Callable[[str], None]
@@ -34,23 +33,19 @@ class Cells(dict[str, Any]):
 class OwnColumns:
     """Columns in which a run's data set has its documents, so that new ones may come in them.
 
-    A run of `custom` has those of its options, any other the keys of the MATCH format. A part of a
+    Where it was no table of the user's own, they are the keys of the MATCH format. A part of a
     document is read from its columns where the document has one of them, else from its key.
 
     Args:
-        config: Configuration of the run.
-        fields: Metadata fields of the run.
+        settings: Text settings of the run.
     """
 
-    def __init__(self, config: Config, fields: Sequence[str]) -> None:
-        self._separator = Custom.Config().separator
-        table = TableConfig(fields=fields, columns={"id": "paper"})
-        self._is_own = config.dataset == "custom"
-        if self._is_own:
-            summary = "The options of a run's data set must be valid"
-            table = parse_settings(Custom.Config, config.data.options, summary)
-            self._separator = table.separator
-        self._reader = RowReader(table, fields, fail_document)
+    def __init__(self, settings: TextSettings) -> None:
+        fields, layout = settings.fields, settings.layout
+        keys = {"id": ["paper"]} | {name: [name] for name in ("text", "label", *fields)}
+        self._is_own, layout = layout is not None, layout or TableLayout(columns=keys)
+        self._separator = layout.separator
+        self._reader = RowReader({**keys, **layout.columns}, fields, fail_document)
         self._names = {column for columns in self._reader.columns.values() for column in columns}
 
     def translate(self, row: Any, place: str) -> Any:

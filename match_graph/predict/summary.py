@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from match_graph.config import Config, DataConfig
-from match_graph.datasets.dataset import default_root
+from match_graph.datasets import default_root
 from match_graph.errors import format_command
 from match_graph.io.run_folder import CONTENT
 from match_graph.own_code import is_own_code

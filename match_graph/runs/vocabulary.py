@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from match_graph.config import StrictModel, parse_settings
-from match_graph.corpus import WORD_PATTERN, Tokenizer, split_words
+from match_graph.corpus import WORD_PATTERN, TableLayout, Tokenizer, split_words
 from match_graph.datasets import CorpusDataset
 from match_graph.errors import CorpusError, list_faults
 from match_graph.graph import Hierarchy, TokenSpace
@@ -45,6 +45,7 @@ class TextSettings(StrictModel):
     fields: list[str]
     tokenizer: Tokenizer
     word_pattern: str
+    layout: TableLayout | None = None
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ class Vocabulary:
     """Kept tokens of a run by name, its labels, and how texts are read.
 
     Args:
-        settings: Text settings: fields, tokenizer, word pattern.
+        settings: Text settings: fields, tokenizer, word pattern, columns of a table.
         rows: Row of each kept name, per node type; fields first and words last.
         labels: Label table: columns ``id``, ``train_count`` (training documents) and, where the
             data set names labels, ``name``.
@@ -200,7 +201,10 @@ def write_vocabulary(
     if not (folder / TOKENS / TEXT).is_file():
         fields = [name for name in space.types if name != WORD]
         settings = TextSettings(
-            fields=fields, tokenizer=dataset.tokenizer, word_pattern=WORD_PATTERN
+            fields=fields,
+            tokenizer=dataset.tokenizer,
+            word_pattern=WORD_PATTERN,
+            layout=dataset.layout,
         )
         write_json(folder / TOKENS / TEXT, settings.model_dump())
 

@@ -7,16 +7,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import platformdirs
 import pytest
 
 from match_graph.corpus import Corpus
 from match_graph.datasets import MatchFolder
-from match_graph.datasets.built import write_built
+from match_graph.datasets.built import default_root, write_built
 from match_graph.errors import CorpusError
 from match_graph.graph import MappedGraph
 from match_graph.io.manifest import read_manifest, write_manifest
 from match_graph.io.tables import renamed
 from match_graph.testing import write_match_folder
+
+
+def test_default_root_follows_the_environment(
+    match_graph_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """$MATCH_GRAPH_HOME first, else the user's cache folder."""
+    assert default_root() == match_graph_home
+    monkeypatch.setenv("MATCH_GRAPH_HOME", "")
+    assert default_root() == Path(platformdirs.user_cache_dir("match-graph"))
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import platformdirs
 import pytest
 import torch
 from torch_geometric import transforms as T
@@ -18,7 +17,7 @@ from torch_geometric.data import HeteroData, InMemoryDataset
 from torch_geometric.nn import GATv2Conv, HeteroConv, HGTConv, SAGEConv
 
 from match_graph.corpus import Corpus
-from match_graph.datasets import CorpusDataset, MatchFolder, default_root
+from match_graph.datasets import CorpusDataset, MatchFolder
 from match_graph.errors import CorpusError, GraphError
 from match_graph.graph import BuiltGraph, TokenSpace, build_graph
 from match_graph.io.manifest import write_manifest
@@ -434,14 +433,9 @@ def test_dataset_two_processes_can_build_at_once(tmp_path: Path) -> None:
     assert len(built_folders(root)) == 1
 
 
-def test_default_root_follows_the_environment(
-    match_graph_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """$MATCH_GRAPH_HOME first, else the user's cache folder."""
-    assert default_root() == match_graph_home
+def test_CorpusDataset_is_built_below_the_default_root(match_graph_home: Path) -> None:
+    """Where no other is given."""
     assert Path(Counted().processed_dir).parent == match_graph_home / "built"
-    monkeypatch.setenv("MATCH_GRAPH_HOME", "")
-    assert default_root() == Path(platformdirs.user_cache_dir("match-graph"))
 
 
 def test_hash_file_is_sha256(tmp_path: Path) -> None:

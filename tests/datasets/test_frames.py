@@ -148,6 +148,9 @@ def test_from_frames_features_follow_their_ids(tmp_path: Path) -> None:
         assert corpus.features[name].tolist() == [row[one] for one in ids]
     dataset = open_dataset(corpus, root=tmp_path)
     assert dataset[0]["document"].x.tolist() == x.tolist()
+    assert dataset.layout == corpus.layout
+    assert corpus.layout is not None
+    assert corpus.layout.columns.keys() >= {"id", "text", "label", "author"}
 
 
 def spoil(**columns: Any) -> pd.DataFrame:

@@ -16,6 +16,7 @@ from match_graph.datasets import (
     CorpusInMemory,
     MatchFolder,
     Synthetic,
+    from_frames,
     list_options,
     name_source,
     open_dataset,
@@ -155,6 +156,22 @@ def test_BuiltFolder_is_the_data_set_it_was_built_from(tmp_path: Path) -> None:
     assert open_dataset(Path(built.built)).checksum == built.checksum
 
 
+def test_BuiltFolder_keeps_the_columns_of_a_table(tmp_path: Path) -> None:
+    """For predictions; the same documents of another table are another folder."""
+    frame = pd.DataFrame(
+        {"id": ["a", "b"], "body": ["x", "y"], "label": ["l", "l"], "split": ["train", "valid"]}
+    )
+    corpus = from_frames(frame, columns={"text": "body", "split": "split"})
+    dataset = open_dataset(corpus, root=tmp_path)
+    folder = BuiltFolder(dataset.built)
+    assert folder.layout == dataset.layout == corpus.layout
+    assert folder.layout is not None
+    assert folder.layout.columns["text"] == ["body"]
+    other = from_frames(frame.rename(columns={"body": "text"}), columns={"split": "split"})
+    assert open_dataset(other, root=tmp_path).built != dataset.built
+    assert open_dataset(replace(corpus, layout=None), root=tmp_path).layout is None
+
+
 def test_BuiltFolder_keeps_how_words_are_read(synthetic: Synthetic) -> None:
     """Of a class that has it as no option."""
     assert open_dataset(synthetic.built).tokenizer == "whitespace"
@@ -185,7 +202,7 @@ def test_BuiltFolder_refuses_to_make_another_graph(synthetic: Synthetic, option)
 
 
 def test_BuiltFolder_of_another_format_is_one_sentence(toy: Corpus, tmp_path: Path) -> None:
-    """So is a name that would lead elsewhere."""
+    """So are a name that would lead elsewhere, and columns of a table that are none."""
     built = open_dataset(toy, root=tmp_path).built
     about = json.loads((built / "corpus.json").read_text())
     changed = {**about, "source": {**about["source"], "format": 1}}
@@ -196,6 +213,10 @@ def test_BuiltFolder_of_another_format_is_one_sentence(toy: Corpus, tmp_path: Pa
     (built / "corpus.json").write_text(json.dumps({**about, "name": "../../up"}))
     write_manifest(built)
     with pytest.raises(CorpusError, match="it cannot be read: ValueError"):
+        open_dataset(str(built))
+    (built / "corpus.json").write_text(json.dumps({**about, "layout": {"columns": {"text": 5}}}))
+    write_manifest(built)
+    with pytest.raises(CorpusError, match="it cannot be read: ValidationError"):
         open_dataset(str(built))
 
 

@@ -16,9 +16,9 @@ import torch
 import yaml
 
 from match_graph import Run, load, rank_labels, start_run
-from match_graph.config import TrainConfig
+from match_graph.config import TrainConfig, load_config
 from match_graph.corpus import WORD_PATTERN
-from match_graph.datasets import CorpusDataset
+from match_graph.datasets import CorpusDataset, from_frames
 from match_graph.errors import CheckpointError, ConfigError, CorpusError
 from match_graph.io.files import read_tensors, remove_files, write_tensors
 from match_graph.io.manifest import read_manifest, write_manifest
@@ -531,3 +531,26 @@ def test_load_says_who_may_not_read(copied: Path) -> None:
     (copied / MODEL).chmod(0)
     with pytest.raises(CheckpointError, match=r"\(permission denied\)"):
         load(copied, "cpu")
+
+
+def test_Classifier_reads_rows_of_the_frame_of_its_run(tmp_path: Path) -> None:
+    """By the columns that from_frames was given, missing cells too; a folder keeps them."""
+    frame = pd.DataFrame(
+        {"key": [f"p{n}" for n in range(40)], "title": [f"w{n % 4} w{n % 3}" for n in range(40)],
+         "body": ["a text", None] * 20, "who": [["Bo"], [], ["Li", "Bo"], None] * 10,
+         "tags": [[f"l{n % 4}", "all"] for n in range(40)], "year": [2001.0, None] * 20}
+    )  # fmt: skip
+    columns = {"id": "key", "text": ["title", "body"], "author": "who", "label": "tags"}
+    corpus = from_frames(frame, fields=["author"], columns=columns | {"date": "year"})
+    config = load_config(settings=["model.encoder=tfidf_linear", "data.min_word_count=1"])
+    run = start_run(corpus, config, tmp_path / "run", tmp_path / "root")
+    run.train()
+    classifier = load(run.folder, "cpu")
+    found = classifier.predict(frame.head(6), top_k=2)
+    documents = [
+        {"paper": row.key, "text": f"{row.title} {row.body or ''}".strip(), "author": row.who or []}
+        for row in frame.head(6).itertuples()
+    ]
+    assert found == classifier.predict(documents, top_k=2)
+    assert [one["paper"] for one in found] == [f"p{n}" for n in range(6)]
+    assert len({one["labels"][0]["id"] for one in found}) > 1

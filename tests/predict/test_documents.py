@@ -9,11 +9,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from match_graph.config import Config, load_config
+from match_graph.corpus import WORD_PATTERN, TableLayout
 from match_graph.datasets import Custom, CustomReader
 from match_graph.errors import CorpusError
 from match_graph.predict.documents import Cells, OwnColumns, list_rows, name_documents, read_rows
-from match_graph.runs.vocabulary import read_document
+from match_graph.runs.vocabulary import TextSettings, read_document
+
+
+def own_columns(fields: list[str], layout: TableLayout | None = None) -> OwnColumns:
+    return OwnColumns(
+        TextSettings(fields=fields, tokenizer="regex", word_pattern=WORD_PATTERN, layout=layout)
+    )
 
 
 def test_list_rows_leaves_out_missing_cells() -> None:
@@ -45,7 +51,7 @@ def test_OwnColumns_warn_of_unread_names_all_keys_once() -> None:
     good = [("1", {"text": "a", "paper": "p", "label": [], "time": 1, "x": [], "venue": "v"})]
     bad = [("2", {"text": "a", "venu": "v"}), ("3", {"authors": [], "venu": "w"}), ("4", None)]
     found: list[str] = []
-    venue, bare = OwnColumns(Config(), ["venue"]), OwnColumns(Config(), [])
+    venue, bare = own_columns(["venue"]), own_columns([])
     assert [*venue.warn_of_unread(good, (), True, found.append)] == good
     assert found == []
     assert [*venue.warn_of_unread(good + bad, (), True, found.append)] == good + bad
@@ -75,17 +81,12 @@ OPTIONS = {
     },
     "separator": "|",
 }  # fmt: skip
+LAYOUT = TableLayout(columns=Custom.Config(**OPTIONS).list_columns(), separator="|")
 ROWS: list[dict[str, Any]] = [
     {"key": f"p{n}", "title": f"Title {n}", "body": body, "first": "Bo", "others": others,
      "tags": ["deep learning", "all"], "fold": "train", "day": f"20{n:02}-02", "note": "unread"}
     for n, (body, others) in enumerate([("of one; and two", ["a|b", "Li"]), ("", []), ("x", "Å")])
 ]  # fmt: skip
-
-
-def own_columns() -> OwnColumns:
-    config = load_config(settings=[f"data.options={json.dumps(OPTIONS)}"])
-    config = config.model_copy(update={"dataset": "custom"})
-    return OwnColumns(config, OPTIONS["fields"])
 
 
 @pytest.mark.parametrize("name", ["new.csv", "new.tsv", "new.jsonl"])
@@ -102,7 +103,7 @@ def test_OwnColumns_reads_documents_as_Custom_does(tmp_path: Path, name: str) ->
                 joined = ("|".join(v) if isinstance(v, list) else v for v in row.values())
                 writer.writerow(joined)
     corpus = CustomReader([path], Custom.Config(**OPTIONS)).read_corpus()
-    columns = own_columns()
+    columns = own_columns(OPTIONS["fields"], LAYOUT)
     with path.open("rb") as lines:
         named = [*read_rows(lines, path)]
     found = [
@@ -126,7 +127,7 @@ def test_OwnColumns_reads_documents_as_Custom_does(tmp_path: Path, name: str) ->
 
 def test_OwnColumns_takes_the_MATCH_format_too() -> None:
     """Part by part; what is no document is left to its reader, and no text is one sentence."""
-    columns = own_columns()
+    columns = own_columns(OPTIONS["fields"], LAYOUT)
     document = {"paper": 3, "text": "of one", "author": ["Bo"], "label": ["all"]}
     assert columns.translate(document, "1") == document
     mixed = columns.translate({"paper": 3, "body": "of one", "others": "Bo"}, "1")
@@ -148,7 +149,7 @@ def test_OwnColumns_takes_the_MATCH_format_too() -> None:
 
 def test_OwnColumns_reads_CSV_by_the_keys_of_MATCH() -> None:
     """Of a run whose data set has no columns of its own; dicts stay as they are."""
-    columns = OwnColumns(Config(dataset="folder"), ["author"])
+    columns = own_columns(["author"])
     row = {"paper": "3", "text": "of one", "author": "Bo;Li", "label": "a; b", "time": "2015"}
     assert columns.translate(row, "1") is row
     expected = {
