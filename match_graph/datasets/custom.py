@@ -128,6 +128,7 @@ class Custom(UserFiles):
 
     @cached_property
     def layout(self) -> TableLayout:  # type: ignore[override]
+        """Columns by the options."""
         return TableLayout(columns=self.config.list_columns(), separator=self.config.separator)
 
     def reader(self) -> "CustomReader":

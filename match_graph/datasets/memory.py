@@ -115,6 +115,7 @@ class BuiltFolder(CorpusDataset):
 
     @cached_property
     def layout(self) -> TableLayout | None:  # type: ignore[override]
+        """Columns of the table that it was built from; None without."""
         layout = self._origin.get("layout")
         return None if layout is None else TableLayout.model_validate(layout)
 
