@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from match_graph.benchmark.space import Search, Space, find_setting, split_keys
+from match_graph.benchmark.space import Search, Settings, Space, find_setting, split_keys
 from match_graph.config import Config, StrictModel
 from match_graph.errors import shorten, suggest
 from match_graph.io.names import FileName
@@ -70,7 +70,7 @@ class Row(StrictModel):
         description="preset of the encoder: paper, own; only a 'space' of the row is searched then",
     )
     ablation: list[str] = Field([], description="ablations; see runs.configure")
-    settings: dict[str, Any] = Field(
+    settings: Settings = Field(
         {}, description="settings by dotted key; they win over the experiment's"
     )
 
@@ -131,7 +131,7 @@ class Experiment(StrictModel):
     measures: list[str] = Field(min_length=1, description="measures, in the order of the columns")
     split: Literal["test", "valid"] = "test"
     budget: Literal["equal", "own"] = "equal"
-    settings: dict[str, Any] = Field({}, description="settings of all rows, by dotted key")
+    settings: Settings = Field({}, description="settings of all rows, by dotted key")
     overrides: dict[str, Any] = Field(
         {}, description="settings by dotted key that win over all others"
     )

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from match_graph.config import StrictModel
+from match_graph.config import Config, StrictModel
 
 if TYPE_CHECKING:
     from optuna import Trial
@@ -118,6 +118,26 @@ def split_keys(keys: str) -> list[str]:
 def list_ends(values: Range | Sequence[Scalar]) -> Sequence[Scalar]:
     """Values that tell whether all are valid: the ends of a range, every choice."""
     return (values.low, values.high) if isinstance(values, Range) else values
+
+
+def spread_sections(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings by dotted key, with sections of the configuration as their keys.
+
+    As a whole a section would replace what other layers set in it.
+    """
+    found: dict[str, Any] = {}
+    for key, value in settings.items():
+        field = Config.model_fields.get(key)
+        is_section = field is not None and isinstance(field.default_factory, type)
+        if is_section and isinstance(value, Mapping):
+            found |= {f"{key}.{name}": one for name, one in value.items()}
+        else:
+            found[key] = value
+    return found
+
+
+#: Settings by dotted key.
+Settings = Annotated[dict[str, Any], AfterValidator(spread_sections)]
 
 
 def find_setting(content: Any, key: str) -> Any:

@@ -62,3 +62,14 @@ def test_Estimate_builds_once() -> None:
     estimate.add(first)
     assert estimate.describe(cells, 1) == "about 14 s left (from 1 finished cell)"
     assert estimate.embedding == {"toy": 0.0, "far": 600.0}
+
+
+def test_Estimate_is_of_means_over_finished_cells_alone() -> None:
+    """A failed cell tells nothing; rows without a cell are taken for the mean of the others."""
+    estimate = Estimate({("toy", "a"): 1.0, ("toy", "b"): 3.0, ("toy", "c"): 10.0})
+    estimate.add(done("a", 4.0))
+    estimate.add(done("a", 90.0).model_copy(update={"status": "failed"}))
+    estimate.add(done("b", 8.0))
+    assert estimate.seconds_of(("toy", "a")) == pytest.approx(4.0)
+    assert estimate.seconds_of(("toy", "new")) == pytest.approx(6.0)
+    assert estimate.seconds_of(("toy", "c")) == pytest.approx(10.0 * (4.0 + 8.0) / (1.0 + 3.0))

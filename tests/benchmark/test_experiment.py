@@ -1,6 +1,7 @@
 """Experiment files: strict, all faults at once, rows expanded, settings in their order."""
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,12 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
+from match_graph import Run
 from match_graph.baselines import BASELINES
-from match_graph.benchmark import Experiment, load_experiment
-from match_graph.benchmark.experiment import write_value
+from match_graph.benchmark import MEASURES, Experiment, load_experiment
+from match_graph.benchmark.experiment import LOWER_IS_BETTER, OF_SLICE, write_value
 from match_graph.benchmark.experiment_file import find_experiment, list_experiments
 from match_graph.errors import ConfigError
 
@@ -449,3 +452,82 @@ def test_load_experiment_imports_only_code_that_the_caller_names(
     if what == "encoder":
         assert "evil.py' has no 'Evil'" in message(path, code=["evil:Evil"])
         assert (tmp_path / "ran").exists()
+
+
+def test_Experiment_measures_on_valid_are_those_of_a_run(trained_run: Run) -> None:
+    """Each measure can be asked for on valid, and searched by, if a run has it there."""
+    there = trained_run.read_metrics()["valid"].keys()
+    found, searched = set(), set()
+    for name in MEASURES:
+        rows = {"question": "?", "datasets": ["synthetic"], "rows": [{"name": "MATCH"}]}
+        with suppress(ValidationError):
+            found.add(Experiment(**rows, measures=[name], split="valid").measures[0])
+        with suppress(ValidationError):
+            searched.add(Experiment(**rows, measures=["P@1"], search={"measure": name}).name + name)
+    assert found == {*MEASURES} & there
+    assert searched == found - LOWER_IS_BETTER
+    on_test = trained_run.read_metrics()["test"]
+    slices = {name for name in on_test if OF_SLICE.fullmatch(name)}
+    assert on_test.keys() - slices == {*MEASURES}
+
+
+def test_LOWER_IS_BETTER_errors_and_ranks() -> None:
+    """Violations, calibration errors and sums of ranks: tables mark their smallest."""
+    falling = ("violation_", "ECE", "at_least_k/RankedSum@")
+    assert {name for name in MEASURES if name.startswith(falling)} == LOWER_IS_BETTER
+
+
+def test_Experiment_expand_row_lies_over_its_base() -> None:
+    """A row has the settings of its base, below its own."""
+    base = {"train.epochs": 2, "train.patience": 5}
+    rows = [
+        {"name": "MATCH", "settings": base},
+        {"name": "flat", "base": "MATCH", "settings": {"train.patience": 6}},
+    ]
+    experiment = Experiment(question="?", datasets=["synthetic"], measures=["P@1"], rows=rows)
+    assert experiment.expand([])[1].settings == {"train.epochs": 2, "train.patience": 6}
+
+
+def test_load_experiment_base_is_a_row_of_its_own(write) -> None:
+    """A base has no base, and a row that has one is not searched for itself."""
+    rows = [
+        {"name": "MATCH"},
+        {"name": "flat", "base": "MATCH", "space": {"train.patience": [5, 6]}},
+        {"name": "deep", "base": "flat"},
+    ]
+    assert message(write(rows=rows, expected={})).splitlines()[1:] == [
+        "  'rows', flat: it has the settings of 'base', so no 'space'.",
+        "  'rows', deep: 'base' must be a row that has none itself, found 'flat'; the nearest is "
+        "'flat'.",
+    ]
+
+
+def test_load_experiment_measure_twice_is_refused(write) -> None:
+    assert "'measures': must be different ones of" in message(write(measures=["P@1", "P@1"]))
+
+
+def test_load_experiment_command_line_wins_over_overrides(write) -> None:
+    """Of the file, and over its seed, also with the seed 0."""
+    path = write(overrides={"train.epochs": 2, "train.patience": 5}, seed=5)
+    experiment = load_experiment(path, seed=0, settings=["train.epochs=1"])
+    assert experiment.overrides == {"train.epochs": 1, "train.patience": 5}
+    assert experiment.seeds == [0, 1, 2]
+
+
+def test_load_experiment_settings_that_a_baseline_ignores(write) -> None:
+    """A row of a baseline with a network's setting would be another row in name only."""
+    rows = [{"name": "prior", "encoder": "prior", "settings": {"train.learning_rate": 0.1}}]
+    text = message(write(rows=rows, reference=None, expected={}))
+    assert "'rows', prior: The baseline 'prior' must be given settings that it uses, found" in text
+    assert "train.learning_rate" in text
+
+
+def test_Experiment_parts_of_features_of_all_rows_are_changed(write) -> None:
+    """Features in the experiment's settings are each row's."""
+    path = write(settings={"data.features.document": {"model": "far"}}, expected={})
+    experiment = load_experiment(path, settings=["data.features.document.model=near"])
+    models = [
+        experiment.configure(row, 0).data.features["document"].model
+        for row in experiment.expand([])
+    ]
+    assert models == ["near", "near"]

@@ -69,13 +69,24 @@ def test_make_plan_nested_settings_are_a_budget_too(plan) -> None:
 
 
 def test_Experiment_sets_what_its_configuration_takes(make_experiment) -> None:
-    """A row's section takes the place of the experiment's, so that no epochs are set."""
+    """A row's section stands for its keys, and leaves what the experiment's has besides."""
     rows = [{"name": "MATCH", "settings": {"train": {"patience": 3}}}, {"name": "plain"}]
     experiment = make_experiment(rows=rows, settings={"train.epochs": 7})
     own, plain = experiment.expand([])
-    assert [experiment.configure(one, 0).train.epochs for one in (own, plain)] == [None, 7]
-    assert not experiment.sets(own, "train.epochs")
+    assert [experiment.configure(one, 0).train.epochs for one in (own, plain)] == [7, 7]
+    assert experiment.configure(own, 0).train.patience == 3
+    assert experiment.sets(own, "train.epochs")
     assert experiment.sets(plain, "train.epochs")
+    assert not experiment.sets(plain, "train.patience")
+
+
+def test_make_plan_section_of_the_experiment_is_a_budget(plan) -> None:
+    """For a row whose own section has no epochs, too; it is the one that is recorded."""
+    rows = [{"name": "MATCH"}, {"name": "own", "settings": {"train": {"patience": 3}}}]
+    for settings in ({"train": {"epochs": 7}}, {"train.epochs": 7}):
+        found = plan(rows=rows, settings={**settings, "train.accelerator": "cpu"})
+        assert epochs(found) == {"MATCH": 7, "own": 7}
+        assert found.datasets[0].epochs == 7
 
 
 def test_make_plan_budgets_of_their_own(plan) -> None:
@@ -162,3 +173,49 @@ def test_make_plan_rows_one_name_are_refused_when_fields_known(plan) -> None:
         "The experiment must be valid for 'toy': 'rows': the name 'No-venue' must be that of one "
         "row only."
     )
+
+
+def test_make_plan_equal_budget_is_the_largest(plan) -> None:
+    """Of rows whose options give corpora of different sizes, the smaller one has more epochs."""
+    sizes = {"small": 200, "large": 600}
+    rows = [
+        {"name": name, "settings": {"data.options.num_documents": number}}
+        for name, number in sizes.items()
+    ]
+    found = plan(
+        rows=rows, datasets=["synthetic"], reference=None, settings={"train.accelerator": "cpu"}
+    )
+    of_own = plan(
+        rows=rows, datasets=["synthetic"], reference=None, budget="own",
+        settings={"train.accelerator": "cpu"},
+    )  # fmt: skip
+    own = epochs(of_own)
+    assert own["small"] > own["large"]
+    assert epochs(found) == dict.fromkeys(sizes, own["small"])
+    assert found.datasets[0].epochs == own["small"]
+
+
+def test_make_plan_override_is_the_budget_of_the_data_set(plan) -> None:
+    """``--set train.epochs`` wins over the experiment's number, also as a section."""
+    found = plan(settings={"train.epochs": 7}, overrides={"train.epochs": 3})
+    assert found.datasets[0].epochs == 3
+    found = plan(settings={}, overrides={"train": {"epochs": 3, "accelerator": "cpu"}})
+    assert set(epochs(found).values()) == {3}
+
+
+def test_DatasetPlanner_plan_trial_has_the_equal_budget(plan) -> None:
+    """A trial has the epochs of the data set's budget, unless its row sets them."""
+    found = plan(rows=ROWS, settings={"train.accelerator": "cpu"})
+    record = found.datasets[0].model_copy(update={"epochs": 3})
+    trials = {
+        row.name: found.planners["toy"].plan_trial(record, row, "trials").config.train.epochs
+        for row in record.rows
+    }
+    assert (trials["MATCH"], trials["own"], trials["short"]) == (3, 3, 2)
+
+
+def test_Experiment_sets_values_alone(make_experiment) -> None:
+    """A null gives epochs back to the size of the corpus, so that the budget is equal again."""
+    rows = [{"name": "MATCH", "settings": {"train.epochs": None}}]
+    experiment = make_experiment(rows=rows, settings={"train.epochs": 7})
+    assert not experiment.sets(experiment.expand([])[0], "train.epochs")

@@ -258,3 +258,34 @@ def test_describe_failures_counts_runs_of_the_experiment(results: Results) -> No
     assert text.startswith("Every run of a benchmark must succeed, but 4 of 4 were left out, such")
     some = results.model_copy(update={"cells": [*refused[:1], *results.cells[1:]]})
     assert describe_failures(some) is None
+
+
+def test_Results_values_are_of_the_data_set_and_split(results: Results) -> None:
+    """Measures on validation where the experiment says so, and of no other data set."""
+    here = results.cells[1]
+    there = here.model_copy(update={"dataset": "far", "metrics": {"test": {"P@1": 0.9}}})
+    far = results.datasets[0].model_copy(update={"name": "far"})
+    update = {"datasets": [*results.datasets, far], "cells": [*results.cells, there]}
+    both = results.model_copy(update=update)
+    assert both.find_values("toy", "prior", "P@1") == {1: 0.6}
+    assert both.find_values("far", "prior", "P@1") == {1: 0.9}
+    experiment = results.experiment.model_copy(update={"split": "valid"})
+    valid = results.model_copy(update={"experiment": experiment})
+    assert valid.find_values("toy", "MATCH", "P@1") == {0: 1.0, 1: 1.0}
+
+
+def test_Cell_find_missing_seconds_of_a_stopped_training(results: Results) -> None:
+    """The seconds of a stage that was killed are lost, which is no damage."""
+    cell = results.cells[1].model_copy(update={"seconds": {}})
+    assert cell.find_missing() == ["a finished cell must have seconds.train."]
+    assert cell.model_copy(update={"resumed": True}).find_missing() == []
+
+
+def test_describe_failures_leaves_out_cells_of_earlier_calls(results: Results) -> None:
+    """Failed cells of a seed or a data set that the experiment does not have now."""
+    done = results.cells[1:]
+    far = results.datasets[0].model_copy(update={"name": "far", "source": "far"})
+    for update in ({"seed": 2}, {"dataset": "far"}):
+        cells = [*done, results.cells[0].model_copy(update=update)]
+        changed = {"cells": cells, "datasets": [*results.datasets, far]}
+        assert describe_failures(results.model_copy(update=changed)) is None

@@ -17,16 +17,27 @@ import yaml
 from filelock import FileLock
 
 import match_graph as mg
-from match_graph.benchmark import Experiment, read_results, run_benchmark
-from match_graph.benchmark.plan import make_plan
-from match_graph.benchmark.results import write_results
-from match_graph.benchmark.runner import choose_rows
+from match_graph.benchmark import Experiment, Results, read_results, run_benchmark
+from match_graph.benchmark.cell import _count_epochs, find_vectors
+from match_graph.benchmark.earlier import EarlierCells
+from match_graph.benchmark.ledger import Ledger
+from match_graph.benchmark.plan import Plan, make_plan
+from match_graph.benchmark.results import RESULTS, PublishedTest, write_results
+from match_graph.benchmark.runner import (
+    _Benchmark,
+    choose_rows,
+    find_environment,
+    takes_gpu,
+)
+from match_graph.config import Config
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.io import Reporter
+from match_graph.io.cluster import Cluster
 from match_graph.io.files import write_json
-from match_graph.io.run_folder import MODEL
+from match_graph.io.run_folder import MODEL, VECTORS
 from match_graph.runs.readers import read_metrics
 from match_graph.runs.record import describe_processor
+from match_graph.runs.start import start_run
 from match_graph.testing import toy_documents, write_match_folder
 
 #: An encoder of a user's own that fails in its own way.
@@ -194,6 +205,7 @@ def test_run_benchmark_finished_cells_kept_other_settings(
     results = run_benchmark(make_experiment(runs=2), out, root, reporter=Reporter())
     assert "cells: 2 done, 2 to run with 1 thread each, one at a time" in capsys.readouterr().err
     assert weights.stat().st_mtime_ns == before
+    assert results.cells[2].seconds_per_epoch == results.cells[2].seconds["train"] > 0
     assert [(cell.row, cell.seed) for cell in results.cells] == [
         ("prior", 0), ("prior", 1), ("MATCH", 0), ("MATCH", 1),
     ]  # fmt: skip
@@ -572,3 +584,260 @@ def test_run_benchmark_measure_that_a_cell_lacks_fails_the_cell(
         "'R@1'] there"
     )
     assert cell.reason.endswith("change 'measures' or 'split', or evaluate the cell again.")
+
+
+PRIOR = [{"name": "prior", "encoder": "prior"}]
+DONE = {
+    "status": "done",
+    "metrics": {split: {"P@1": 0.5, "NDCG@5": 0.5} for split in ("valid", "test")},
+    "seconds": {"train": 1.0},
+    "peak_mib": {"host": 500.0},
+}
+
+
+@pytest.fixture
+def make_earlier(make_experiment, tmp_path: Path):
+    """Plan of an experiment, and results as of a call that has run all of its cells."""
+
+    def make(**changes) -> tuple[Plan, Results]:
+        experiment = make_experiment(**{"rows": PRIOR, "reference": None, **changes})
+        plan = make_plan(experiment, tmp_path / "root", Reporter(quiet=True))
+        place = tmp_path / "made"
+        place.mkdir(exist_ok=True)
+        (place / RESULTS).unlink(missing_ok=True)
+        waiting = Ledger(plan, place, Reporter(quiet=True)).write()
+        cells = [
+            cell.model_copy(update=DONE) if cell.status == "waiting" else cell
+            for cell in waiting.cells
+        ]
+        return plan, waiting.model_copy(update={"cells": cells})
+
+    return make
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> list[str]:
+    """Two data sets of the same documents."""
+    return [str(write_match_folder(tmp_path / name)) for name in ("toy", "twin")]
+
+
+def find_counting(plan: Plan, earlier: Results, found: str | None = None) -> list[bool]:
+    """Whether each cell of earlier results counts, with a checksum of all features."""
+    keeper = EarlierCells(plan, earlier, lambda *_: found)
+    return [keeper.counts(cell) for cell in earlier.cells]
+
+
+@pytest.mark.parametrize(
+    ("changes", "counts"),
+    [
+        ({}, True),
+        ({"measures": ["P@1"], "question": "Another?", "runs": 3, "seed": 1}, True),
+        ({"settings": {"train.epochs": 2}}, False),
+        ({"overrides": {"data.hierarchy": "ignore"}}, False),
+        ({"budget": "own"}, False),
+        ({"split": "valid"}, False),
+        ({"rows": [{**PRIOR[0], "settings": {"model.coherent": False}}]}, False),
+        ({"rows": [{**PRIOR[0], "name": "other"}]}, False),
+    ],
+    ids=["same", "seeds", "settings", "overrides", "budget", "split", "row", "name"],
+)
+def test_EarlierCells_counts_cells_of_a_data_set_left_out_now(
+    make_earlier, folders: list[str], changes: dict, counts: bool
+) -> None:
+    """They stand in one table with the new ones, so all that rows share must be the same."""
+    _, earlier = make_earlier(datasets=folders, runs=1)
+    plan, _ = make_earlier(**{"datasets": folders[:1], "runs": 1, **changes})
+    assert find_counting(plan, earlier)[1] == counts
+
+
+def test_EarlierCells_counts_rows_of_the_fields_of_their_data(make_earlier, folders) -> None:
+    """A row for each field has those of the data set that is left out now."""
+    rows = [{"name": "No-{field}", "encoder": "tfidf_linear", "ablation": ["no-{field}"]}]
+    _, earlier = make_earlier(datasets=folders, rows=rows, runs=1)
+    plan, _ = make_earlier(datasets=folders[:1], rows=rows, runs=1)
+    assert find_counting(plan, earlier) == [True] * 6
+
+
+def test_EarlierCells_counts_cells_with_measures_of_the_split(make_earlier) -> None:
+    """A table of validation is no place for cells that were measured on test alone."""
+    plan, earlier = make_earlier(split="valid", runs=1)
+    assert find_counting(plan, earlier) == [True]
+    test = {"metrics": {"test": DONE["metrics"]["test"]}}
+    cells = [cell.model_copy(update=test) for cell in earlier.cells]
+    assert find_counting(plan, earlier.model_copy(update={"cells": cells})) == [False]
+
+
+def test_EarlierCells_counts_cells_of_the_same_features(make_earlier, tmp_path: Path) -> None:
+    """By their checksum: a file of vectors may have changed under its name."""
+    settings = {"data.features.document": {"path": str(tmp_path / "x.npy")}}
+    rows = [{"name": "linear", "encoder": "tfidf_linear", "settings": settings}]
+    plan, earlier = make_earlier(rows=rows, runs=1)
+    update = {"feature_checksums": {"document": "ab"}}
+    cells = [cell.model_copy(update=update) for cell in earlier.cells]
+    earlier = earlier.model_copy(update={"cells": cells})
+    assert find_counting(plan, earlier, "ab") == [True]
+    assert find_counting(plan, earlier, "cd") == [False]
+
+
+def test_EarlierCells_counts_cells_of_the_same_settings(make_earlier) -> None:
+    """As resolved; the folder of the data may have been another one."""
+    plan, earlier = make_earlier(runs=1)
+    [cell] = earlier.cells
+    moved = {**cell.config, "dataset": "/elsewhere/toy"}
+    longer = {**cell.config, "train": {**cell.config["train"], "epochs": 9}}
+    for config, counts in ((moved, True), (longer, False)):
+        cells = [cell.model_copy(update={"config": config})]
+        assert find_counting(plan, earlier.model_copy(update={"cells": cells})) == [counts]
+
+
+def test_EarlierCells_are_of_the_same_documents_and_rows(make_earlier) -> None:
+    """Finished cells, and failed ones, which tell of what is planned alone."""
+    plan, earlier = make_earlier(runs=1)
+    [cell] = earlier.cells
+    assert EarlierCells(plan, earlier, lambda *_: None).stays(cell)
+    records = [one.model_copy(update={"checksum": "other"}) for one in earlier.datasets]
+    others = earlier.model_copy(update={"datasets": records})
+    assert find_counting(plan, others) == [False]
+    assert not EarlierCells(plan, others, lambda *_: None).stays(cell)
+    plan, _ = make_earlier(runs=1, rows=[{**PRIOR[0], "name": "other"}])
+    assert not EarlierCells(plan, earlier, lambda *_: None).stays(cell)
+
+
+@pytest.fixture
+def open_ledger(tmp_path: Path):
+    """The ledger of a plan in a folder with earlier results."""
+
+    def open_it(plan: Plan, earlier: Results) -> Ledger:
+        out = tmp_path / "out"
+        out.mkdir(exist_ok=True)
+        write_results(out, earlier)
+        return Ledger(plan, out, Reporter(quiet=True))
+
+    return open_it
+
+
+def test_Ledger_runs_planned_cells_without_a_run_folder_again(make_earlier, open_ledger) -> None:
+    """Unless they are published; cells of other seeds stay, and so does the start."""
+    _, earlier = make_earlier(runs=2)
+    plan, _ = make_earlier(runs=1)
+    earlier = earlier.model_copy(update={"started": "2020-01-01T00:00:00+00:00"})
+    ledger = open_ledger(plan, earlier)
+    assert [cell.seed for cell in ledger.find_pending()] == [0]
+    results = ledger.write()
+    assert [cell.status for cell in results.cells] == ["waiting", "done"]
+    assert results.started == earlier.started
+    cells = [cell.model_copy(update={"published": True}) for cell in earlier.cells]
+    ledger = open_ledger(plan, earlier.model_copy(update={"cells": cells}))
+    assert not ledger.find_pending()
+
+
+def test_Ledger_begun_again_takes_the_place_of_a_published_cell(
+    make_earlier, open_ledger, tmp_path: Path
+) -> None:
+    """Its run folder is there, if unfinished: the cell goes on."""
+    plan, earlier = make_earlier(runs=1)
+    [planned] = plan.cells
+    start_run(planned.source, planned.config, tmp_path / "out" / planned.folder, tmp_path / "root")
+    cells = [cell.model_copy(update={"published": True}) for cell in earlier.cells]
+    ledger = open_ledger(plan, earlier.model_copy(update={"cells": cells}))
+    assert ledger.find_pending() == [planned]
+
+
+def test_Ledger_leaves_out_seeds_of_other_settings(make_earlier, open_ledger) -> None:
+    """A row's mean is over cells of the same settings; failed ones of its data say why."""
+    _, earlier = make_earlier(runs=2)
+    plan, _ = make_earlier(runs=1)
+    train = {**earlier.cells[1].config["train"], "epochs": 9}
+    update = {"config": {**earlier.cells[1].config, "train": train}}
+    cells = [earlier.cells[0], earlier.cells[1].model_copy(update=update)]
+    ledger = open_ledger(plan, earlier.model_copy(update={"cells": cells}))
+    assert {cell.seed for cell in ledger.cells.values()} == {0}
+    failed = {"status": "failed", "reason": "No.", "metrics": {}}
+    cells = [cell.model_copy(update=failed) for cell in earlier.cells]
+    ledger = open_ledger(plan, earlier.model_copy(update={"cells": cells}))
+    assert [cell.status for cell in ledger.cells.values()] == ["waiting", "failed"]
+
+
+def test_Ledger_keeps_data_sets_with_cells_and_their_tests(
+    make_earlier, open_ledger, folders: list[str]
+) -> None:
+    """Tests are of the data: of other documents under the same name there are none yet."""
+    _, earlier = make_earlier(datasets=folders, runs=1)
+    test = PublishedTest(
+        row="prior", measure="P@1", value=0.5, num_documents=2, p_value=None, reason="",
+        interval=None,
+    )  # fmt: skip
+    records = [one.model_copy(update={"tests": [test]}) for one in earlier.datasets]
+    earlier = earlier.model_copy(update={"datasets": records})
+    plan, _ = make_earlier(datasets=folders[:1], runs=1)
+    kept = open_ledger(plan, earlier).write().datasets
+    assert [(one.name, one.tests) for one in kept] == [("toy", [test]), ("twin", [test])]
+    changed = [one.model_copy(update={"checksum": f"other {one.name}"}) for one in earlier.datasets]
+    others = earlier.model_copy(update={"datasets": changed})
+    plan, _ = make_earlier(datasets=folders[:1], runs=1, budget="own")
+    kept = open_ledger(plan, others).write().datasets
+    assert [(one.name, one.tests) for one in kept] == [("toy", [])]
+
+
+@pytest.fixture
+def network_plan(make_experiment, tmp_path: Path) -> Plan:
+    """Two networks that start from the same vectors, and a prior; with two seeds."""
+    rows = [match_row(), match_row("flat", ablation=["no-hierarchy"]), *PRIOR]
+    experiment = make_experiment(rows=rows, threads=2)
+    return make_plan(experiment, tmp_path / "root", Reporter(quiet=True))
+
+
+def test_find_vectors_are_those_of_the_same_seed(network_plan: Plan, tmp_path: Path) -> None:
+    """Of the first run that has them; of another seed or a model without vectors there are none."""
+    first, flat, prior, second, *_ = network_plan.cells
+    assert find_vectors(flat, network_plan.cells, tmp_path) is None
+    folder = tmp_path / first.folder
+    folder.mkdir(parents=True)
+    (folder / VECTORS).touch()
+    found = [find_vectors(one, network_plan.cells, tmp_path) for one in (first, flat)]
+    assert found == [folder, folder]
+    assert find_vectors(second, network_plan.cells, tmp_path) is None
+    assert find_vectors(prior, network_plan.cells, tmp_path) is None
+
+
+def test_run_benchmark_chooses_cells_whose_vectors_are_there(
+    network_plan: Plan, tmp_path: Path
+) -> None:
+    """A cell waits while another one pre-trains its vectors; those without vectors never do."""
+    benchmark = _Benchmark(network_plan, tmp_path, "", None, Reporter(quiet=True))
+    first, flat, prior, second, _, again = network_plan.cells
+    assert benchmark._choose([flat, prior], [first]) == prior
+    assert benchmark._choose([flat, second], [first]) == second
+    assert benchmark._choose([again], [prior]) == again
+    folder = tmp_path / first.folder
+    folder.mkdir(parents=True)
+    (folder / VECTORS).touch()
+    assert benchmark._choose([flat, prior], [first]) == flat
+    work = benchmark._make_work(flat)
+    assert (work.vectors, work.threads) == (folder, 2)
+
+
+def test_find_environment_of_other_machines_is_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only our own variables go with a cell to a cluster."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    monkeypatch.setenv("MATCH_GRAPH_ROOT", "/there")
+    assert find_environment(None) == dict(os.environ)
+    found = find_environment(Cluster(workers=2))
+    assert found["MATCH_GRAPH_ROOT"] == "/there"
+    assert all(name.startswith("MATCH_GRAPH_") for name in found)
+
+
+def test_takes_gpu_of_networks_that_may_use_one() -> None:
+    config = Config().change("train", accelerator="auto")
+    assert takes_gpu(config)
+    assert not takes_gpu(config.change("train", accelerator="cpu"))
+    assert not takes_gpu(config.change("model", encoder="prior"))
+
+
+def test_count_epochs_of_all_levels_of_a_label_tree(tmp_path: Path) -> None:
+    """Seconds of a training are divided by them."""
+    for folder, number in ((tmp_path, 2), (tmp_path / "levels" / "0", 3)):
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = [f"{epoch},0.5" for epoch in range(1, number + 1)]
+        (folder / "history.csv").write_text("\n".join(["epoch,loss", *rows]) + "\n")
+    assert _count_epochs(tmp_path) == 5

@@ -13,6 +13,7 @@ from match_graph.errors import CheckpointError
 from match_graph.io import Reporter
 from match_graph.report import summarize, write_tables
 from match_graph.report.summary import publish
+from match_graph.runs.measures import SCORE_NAMES
 from match_graph.testing import write_match_folder
 
 
@@ -234,3 +235,62 @@ def test_CellScores_write_says_what_is_damaged(make_experiment, tmp_path: Path) 
     (tmp_path / SCORES).touch()
     CellScores(out, "test").write(tmp_path, [])
     assert not (tmp_path / SCORES).exists()
+
+
+@pytest.fixture
+def kept_cell(tmp_path: Path) -> Cell:
+    """A published cell with scores of 0.25 and 0.75 in the folder's file."""
+    columns = {name: [0.25, 0.75] for name in SCORE_NAMES}
+    key = {"dataset": "toy", "row": "prior", "seed": 0, "data_checksum": "old"}
+    pd.DataFrame({**key, **columns}).to_parquet(tmp_path / SCORES)
+    return Cell(
+        dataset="toy", row="prior", seed=0, status="done", folder="cells/x", published=True,
+        metrics={"test": dict.fromkeys(SCORE_NAMES, 0.5), "valid": {"P@1": 0.9}},
+    )  # fmt: skip
+
+
+def test_CellScores_read_takes_the_run_folder_of_a_new_run(
+    kept_cell: Cell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file stands for published cells alone; scores are of the experiment's split."""
+    asked = []
+
+    def read(folder: Path, split: str, names: tuple[str, ...]) -> torch.Tensor:
+        asked.append((folder, split))
+        return torch.zeros(2, len(names))
+
+    monkeypatch.setattr("match_graph.benchmark.scores.read_scores", read)
+    record = {"data_checksum": "new"}
+    monkeypatch.setattr("match_graph.benchmark.scores.read_record", lambda _: record)
+    scores = CellScores(tmp_path, "valid")
+    again = kept_cell.model_copy(update={"published": False})
+    checksum, found = scores.read(again)
+    assert (checksum, float(found.sum())) == ("new", 0.0)
+    assert asked == [(tmp_path / "cells/x", "valid")]
+
+
+def test_CellScores_read_compares_means_with_the_results(kept_cell: Cell, tmp_path: Path) -> None:
+    """On the split that was measured, to the rounding of a mean; without measures there is none."""
+    scores = CellScores(tmp_path, "test")
+    checksum, found = scores.read(kept_cell)
+    assert (checksum, found[:, 0].tolist()) == ("old", [0.25, 0.75])
+    for metrics in (
+        {"test": dict.fromkeys(SCORE_NAMES, 0.501)},
+        {"valid": dict.fromkeys(SCORE_NAMES, 0.5)},
+    ):
+        with pytest.raises(CheckpointError, match="must hold the scores behind"):
+            scores.read(kept_cell.model_copy(update={"metrics": metrics}))
+    with pytest.raises(CheckpointError, match=r"'P@1' of 'cells/x' on valid is 0\.9 there"):
+        CellScores(tmp_path, "valid").read(kept_cell)
+
+
+def test_CellScores_write_leaves_out_published_cells_without(
+    kept_cell: Cell, tmp_path: Path
+) -> None:
+    """Of which there is no file to read either."""
+    other = kept_cell.model_copy(update={"seed": 1})
+    (tmp_path / "to").mkdir()
+    CellScores(tmp_path, "test").write(tmp_path / "to", [kept_cell, other])
+    table = pd.read_parquet(tmp_path / "to" / SCORES)
+    assert table["seed"].tolist() == [0, 0]
+    assert table["P@1"].tolist() == [0.25, 0.75]

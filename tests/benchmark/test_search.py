@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -14,10 +15,27 @@ import yaml
 
 from match_graph.benchmark import load_experiment, row_search, run_benchmark, run_search
 from match_graph.benchmark.experiment import PlannedRow
-from match_graph.benchmark.row_search import JOURNAL, RowSearch, _find_spaces
-from match_graph.benchmark.search import RECORDS, TRIALS, TUNED
+from match_graph.benchmark.plan import PlannedCell, make_plan
+from match_graph.benchmark.row_search import (
+    JOURNAL,
+    RowSearch,
+    _find_spaces,
+    begin,
+    change_row,
+    list_trials,
+    open_searches,
+)
+from match_graph.benchmark.search import RECORDS, TRIALS, TUNED, _Searcher
 from match_graph.benchmark.space import Range
-from match_graph.benchmark.trial import SECONDS, read_pruned, watch_trial
+from match_graph.benchmark.trial import (
+    SECONDS,
+    TrialWork,
+    open_study,
+    read_pruned,
+    run_trial,
+    watch_trial,
+)
+from match_graph.config import Config
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.io import Reporter
 from match_graph.io.cluster import Cluster
@@ -287,6 +305,10 @@ def test_run_search_row_at_a_preset_has_its_own_space_alone(make_search, tmp_pat
             {"search": {"space": {"train.learning_rate": [0.0, 1.0]}}},
             r"'rows', MATCH, 'train.learning_rate': .*greater than 0",
         ),
+        (
+            {"search": {"space": {"train.warmup": {"low": 0.1, "high": 2.0}}}},
+            r"'rows', MATCH, 'train.warmup': .*less than",
+        ),
         ({"search": {"space": {"train.rate": [1.0]}}}, "'train.rate' is not a setting"),
         (
             {"overrides": {"train": {"learning_rate": 0.1}}},
@@ -459,3 +481,209 @@ def test_run_search_of_other_files_of_a_row_is_refused(
         own.write_text("\n".join(lines).replace("deep", "shallow"))
     with pytest.raises(CheckpointError, match="must go on with the space, settings, defaults"):
         run_search(experiment, out, root)
+
+
+def test_RowSearch_best_is_the_highest_of_complete_trials() -> None:
+    """Of equal ones the first; what a pruned trial reported is no value of it."""
+    study, state = optuna.create_study(direction="maximize"), optuna.trial.TrialState
+    for value in (0.5, 0.7, 0.7, 0.6):
+        study.add_trial(optuna.trial.create_trial(state=state.COMPLETE, value=value))
+    pruned = {"value": 1.9, "intermediate_values": {10**6: 1.9}}
+    study.add_trial(optuna.trial.create_trial(state=state.PRUNED, **pruned))
+    search = RowSearch(PlannedRow(name="row"), {}, study)
+    assert search.best.number == 1
+    assert list_trials([search])["value"].dropna().tolist() == [0.5, 0.7, 0.7, 0.6]
+
+
+def test_find_spaces_of_rows_that_are_searched(make_search) -> None:
+    """The networks' space is for networks, below a row's own; a row with a base has its base's."""
+    assert dict(_find_spaces(make_search())) == {
+        "MATCH": {"train.learning_rate": Range(**RATES["train.learning_rate"]),
+                  "model.token_dropout": [0.0, 0.1]},
+        "linear": {"model.encoder_config.cost": [0.5, 2.0]},
+    }  # fmt: skip
+    rows = [{"name": "MATCH", "space": {"train.learning_rate": [0.01, 0.1]}}]
+    assert dict(_find_spaces(make_search(rows=rows))) == {
+        "MATCH": {"train.learning_rate": [0.01, 0.1]}
+    }
+
+
+def test_change_row_takes_the_place_of_its_settings() -> None:
+    row = PlannedRow(name="row", settings={"train.epochs": 1, "train.patience": 5})
+    changed = change_row(row, {"train.epochs": 2})
+    assert changed.settings == {"train.epochs": 2, "train.patience": 5}
+
+
+LINEAR = [
+    {
+        "name": name,
+        "encoder": "tfidf_linear",
+        "settings": {"model.encoder_config.cost": 0.5},
+        "space": {"model.encoder_config.cost": {"low": 0.1, "high": 9.0}},
+    }
+    for name in ("a", "b")
+]
+
+
+@pytest.fixture
+def make_searcher(make_search, tmp_path: Path):
+    """What runs the trials of two linear models, of which none has begun."""
+
+    def make(folder: str = "out", **changes) -> _Searcher:
+        out, root, quiet = tmp_path / folder, str(tmp_path / "root"), Reporter(quiet=True)
+        out.mkdir(exist_ok=True)
+        experiment = make_search(**{"rows": LINEAR, "reference": None, **changes})
+        plan = make_plan(experiment, root, quiet)
+        searches = open_searches(plan, out, None, quiet)
+        for search in searches:
+            begin(plan, search)
+        return _Searcher(plan, out, root, None, quiet, searches, [], 3)
+
+    return make
+
+
+def submit_all(searcher: _Searcher) -> list[TrialWork]:
+    """Work orders of all trials, in their order; none is done."""
+    works: list[TrialWork] = []
+    calls = SimpleNamespace(submit=lambda _key, _function, work, _gpu: works.append(work))
+    while (due := searcher._find_due([], [])) and len(works) < 20:
+        searcher._submit(*due, calls)
+    return works
+
+
+def find_costs(works: list[TrialWork]) -> list[float]:
+    return [work.cell.config.model.encoder_config["cost"] for work in works]
+
+
+def test_run_search_trials_take_turns_and_differ(make_searcher) -> None:
+    """Rows in turn, from their own settings on; drawn by seed, row and number of the trial."""
+    works = submit_all(make_searcher())
+    assert [work.row for work in works] == ["a", "b"] * 3
+    costs = find_costs(works)
+    assert costs[:2] == [0.5, 0.5]
+    assert len({*costs[2:]}) == 4
+    assert find_costs(submit_all(make_searcher("again"))) == costs
+    other = find_costs(submit_all(make_searcher("other", seed=1)))
+    assert not {*costs[2:]} & {*other[2:]}
+
+
+def test_run_search_trials_of_all_data_sets(make_searcher, tmp_path: Path) -> None:
+    """Each has a run folder on each data set, and the measure that is asked for."""
+    folders = [str(write_match_folder(tmp_path / name)) for name in ("toy", "twin")]
+    search = {"trials": 2, "measure": "P@1"}
+    works = submit_all(make_searcher(datasets=folders, search=search))
+    assert {work.measure for work in works} == {"P@1"}
+    assert [cell.dataset for cell in works[0].cells] == ["toy", "twin"]
+    assert len({cell.folder for work in works for cell in work.cells}) == 4 * 2
+
+
+def test_run_search_trials_begin_within_the_minutes(make_searcher) -> None:
+    """Of all trials of a row."""
+    searcher = make_searcher(search={"trials": 3, "minutes": 1.5})
+    state = optuna.trial.TrialState.COMPLETE
+    for search, seconds in zip(searcher.searches, (40.0, 50.0), strict=True):
+        for _ in range(2):
+            attributes = {SECONDS: seconds}
+            search.study.add_trial(
+                optuna.trial.create_trial(state=state, value=0.5, user_attrs=attributes)
+            )
+    search, _ = searcher._find_due([], [])
+    assert search.row.name == "a"
+    assert not submit_all(make_searcher("none", search={"trials": 1, "minutes": 1e-9}))[2:]
+
+
+def test_run_search_tuned_rows_have_the_best_settings(make_searcher) -> None:
+    """They win over the row's; the data sets join those of earlier tuning."""
+    searcher = make_searcher(tuned_on=["far", "toy"])
+    costs = find_costs(submit_all(searcher))[::2]
+    for search, values in zip(searcher.searches, ((0.2, 0.9, 0.4), (0.9, 0.2, 0.4)), strict=True):
+        for number, value in enumerate(values):
+            search.study.tell(number, value)
+    searcher._write()
+    tuned = load_experiment(searcher.out / TUNED)
+    found = [row.settings["model.encoder_config.cost"] for row in tuned.rows]
+    assert found == [pytest.approx(costs[1]), 0.5]
+    assert (tuned.tuned_on, tuned.runs) == (["far", "toy"], 3)
+
+
+def test_run_search_keeps_vectors_that_others_start_from(make_searcher) -> None:
+    """Of trials with equal vectors the first keeps its files; of the others, what is recorded."""
+    searcher = make_searcher(rows=NETWORK, search={"trials": 2})
+    [search] = searcher.searches
+    submit_all(searcher)
+    names = ("config.yaml", "model.safetensors", "vectors.safetensors")
+    for [cell] in search.planned.values():
+        folder = searcher.out / cell.folder
+        folder.mkdir(parents=True)
+        for name in names:
+            (folder / name).touch()
+    left = []
+    for cells in search.planned.values():
+        searcher._tidy(cells)
+        left.append(sorted(path.name for path in (searcher.out / cells[0].folder).iterdir()))
+    assert left == [[*names], ["config.yaml"]]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"search": {"trials": 3, "measure": "P@1"}},
+        {"rows": [{**row, "space": {"model.encoder_config.cost": [0.5]}} for row in LINEAR]},
+        {"settings": {"data.hierarchy": "ignore"}},
+        {"seed": 1},
+    ],
+    ids=["measure", "space", "settings", "seed"],
+)
+def test_open_searches_refuses_trials_of_another_search(make_searcher, changes: dict) -> None:
+    """Their values could not be compared."""
+    assert len(make_searcher().searches) == 2
+    assert len(make_searcher().searches) == 2
+    with pytest.raises(CheckpointError, match="must go on with the space, settings, defaults"):
+        make_searcher(**changes)
+
+
+def test_open_searches_refuses_another_space_of_all_networks(make_searcher) -> None:
+    make_searcher(rows=NETWORK)
+    search = {"trials": 3, "space": {"train.learning_rate": [1e-3, 1e-2]}}
+    with pytest.raises(CheckpointError, match="must go on with the space, settings, defaults"):
+        make_searcher(rows=NETWORK, search=search)
+
+
+def test_RowSearch_find_settings_gives_one_value_to_several_keys() -> None:
+    """And none to keys of the space that the trial has not drawn."""
+    study = optuna.create_study()
+    study.enqueue_trial({"a, b": 2})
+    search = RowSearch(PlannedRow(name="row"), {"a, b": [1, 2]}, study)
+    search.ask(optuna.samplers.RandomSampler(seed=0))
+    later = RowSearch(search.row, {"a, b": [1, 2], "c": [3]}, study)
+    assert later.find_settings(study.trials[0]) == {"a": 2, "b": 2}
+
+
+def test_run_trial_value_is_the_mean_over_data_sets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the measure on valid, the higher the better; test is not evaluated."""
+    evaluated = []
+
+    def open_here(_work: TrialWork, cell: PlannedCell, _vectors: None) -> SimpleNamespace:
+        found = {"P@1": {"a": 0.2, "b": 0.6}[cell.dataset], "NDCG@5": 0.9}
+        return SimpleNamespace(
+            is_finished=False,
+            train=lambda _: None,
+            evaluate=lambda **given: evaluated.append(given),
+            read_metrics=lambda: {"valid": found, "test": {"P@1": 1.0}},
+        )
+
+    monkeypatch.setattr("match_graph.benchmark.trial.open_cell", open_here)
+    study = open_study(tmp_path / JOURNAL, "row")
+    assert study.direction.name == "MAXIMIZE"
+    row = PlannedRow(name="row")
+    cells = tuple(PlannedCell(name, name, row, 0, name, Config(), "") for name in ("a", "b"))
+    work = TrialWork(
+        cells[0], tmp_path, None, None, 1, {}, run_trial, cells, (None, None),
+        tmp_path / JOURNAL, "row", study.ask()._trial_id, "P@1",
+    )  # fmt: skip
+    run_trial(work)
+    [trial] = study.get_trials()
+    assert trial.value == pytest.approx(0.4)
+    assert evaluated == [{"with_test": False}] * 2

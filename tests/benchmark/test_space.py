@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from match_graph.benchmark.space import Range, Search, draw_settings, find_defaults, list_points
+from match_graph.benchmark.space import (
+    Range,
+    Search,
+    draw_settings,
+    find_defaults,
+    list_points,
+    spread_sections,
+)
 
 
 def test_Search_reads_ranges_and_choices() -> None:
@@ -64,3 +71,37 @@ def test_list_points_of_a_finite_space() -> None:
     pairs = [(None, 1), (None, 2), ("x", 1), ("x", 2)]
     assert [*list_points(space)] == [{"a": a, "b, c": b} for a, b in pairs]
     assert not [*list_points({**space, "d": Range(low=0.5, high=1)})]
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_Range_draw_from_the_distribution_that_it_says(log: bool) -> None:
+    """Learning rates are drawn by their logarithm; one real end makes a range of real numbers."""
+    optuna = pytest.importorskip("optuna", reason="no Optuna (extra: tune)")
+    trial = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0)).ask()
+    ends = {"whole": (1, 64), "real": (1e-4, 1.0), "mixed": (1, 2.5)}
+    for key, (low, high) in ends.items():
+        Range(low=low, high=high, log=log).draw(trial, key)
+    found = trial.distributions
+    assert [(one.low, one.high, one.log) for one in found.values()] == [
+        (*ends[key], log) for key in found
+    ]
+    assert not isinstance(trial.params["mixed"], int)
+
+
+def test_spread_sections_takes_sections_apart() -> None:
+    """Of the configuration alone: what a key takes as a whole stays whole."""
+    settings = {
+        "train": {"epochs": 3, "patience": 2},
+        "model": {"encoder_config": {"num_cls": 2}},
+        "data.options": {"path": "a.csv"},
+        "ablation": [],
+        "pretrain": 5,
+    }
+    assert spread_sections(settings) == {
+        "train.epochs": 3,
+        "train.patience": 2,
+        "model.encoder_config": {"num_cls": 2},
+        "data.options": {"path": "a.csv"},
+        "ablation": [],
+        "pretrain": 5,
+    }
