@@ -50,6 +50,30 @@ def select_rows(ptr: Tensor, index: Tensor, rows: Tensor) -> tuple[Tensor, Tenso
     return make_ptr(lengths), index[ragged_arange(start, lengths)]
 
 
+def check_rows(rows: Tensor, number: int, node_type: str) -> None:
+    """Refuses what are no row numbers of nodes, where indexing would count from the end.
+
+    Args:
+        rows: Row numbers, [B], int64.
+        number: Number of nodes of the type.
+        node_type: Node type, for the message.
+
+    Raises:
+        GraphError: They are of another type or shape, or one is outside.
+    """
+    is_whole = not (rows.is_floating_point() or rows.is_complex() or rows.dtype == torch.bool)
+    if not is_whole or rows.dim() != 1:
+        raise GraphError(
+            f"Nodes of '{node_type}' must be whole numbers [B], or a mask [{number}] where that is "
+            f"taken, found {rows.dtype} {list(rows.shape)}."
+        )
+    low, high = rows.aminmax() if rows.numel() else (0, -1)
+    if low < 0 or high >= number:
+        raise GraphError(
+            f"Nodes of '{node_type}' must be in 0..{number - 1}, found {int(low)}..{int(high)}."
+        )
+
+
 def row_index(ptr: Tensor, total: int | None = None) -> Tensor:
     """The row of every packed value, [N], int64.
 

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from match_graph.cycles import describe_cycle, find_cycle_edges
 from match_graph.errors import GraphError
-from match_graph.graph.csr import SparseRows, row_index, select_rows, sorted_row_ptr
+from match_graph.graph.csr import SparseRows, check_rows, row_index, select_rows, sorted_row_ptr
 from match_graph.graph.view import Graph, view_graph
-from match_graph.typing import IS_A, LABEL
+from match_graph.typing import DOCUMENT, IS_A, LABEL
 
 #: Documents whose gold labels are compared at once.
 _DOCUMENTS = 2**17
@@ -36,19 +36,33 @@ class Targets:
     num_labels: int
 
     def select(self, documents: Tensor) -> tuple[Tensor, Tensor]:
-        """Offsets [B + 1] and labels, both int64, of some documents [B]."""
-        ptr, index = select_rows(self.ptr, self.index, documents)
+        """Offsets [B + 1] and labels, both int64, of some documents.
+
+        Args:
+            documents: Documents, [B], or a mask of them, [D], bool.
+
+        Raises:
+            GraphError: One is none of the D, or the mask is of another length.
+        """
+        ptr, index = self._select(documents)
         return ptr, index.to(torch.int64)
 
+    def _select(self, documents: Tensor) -> tuple[Tensor, Tensor]:
+        number = self.ptr.numel() - 1
+        if documents.dtype == torch.bool and documents.shape == (number,):
+            documents = documents.nonzero().view(-1)
+        check_rows(documents, number, DOCUMENT)
+        return select_rows(self.ptr, self.index, documents)
+
     def to_sparse(self, documents: Tensor) -> sp.csr_array:
-        """Entry (document, label) is 1 for every gold label of some documents, [B, L], float32."""
-        ptr, index = select_rows(self.ptr, self.index, documents)
+        """Entry (document, label) is 1 for gold labels, [B, L], float32; arguments as `select`."""
+        ptr, index = self._select(documents)
         ones = np.ones(len(index), np.float32)
-        shape = len(documents), self.num_labels
+        shape = len(ptr) - 1, self.num_labels
         return sp.csr_array((ones, index.numpy(), ptr.numpy()), shape=shape)
 
     def count(self, documents: Tensor) -> Tensor:
-        """Number of these documents that carry each label, [L], int64."""
+        """Number of these documents that carry each label, [L], int64; arguments as `select`."""
         return torch.bincount(self.select(documents)[1], minlength=self.num_labels)
 
     def merge(self, group: Tensor, num_groups: int) -> "Targets":

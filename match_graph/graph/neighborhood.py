@@ -12,7 +12,7 @@ from torch_geometric.sampler import HeteroSamplerOutput, NodeSamplerInput
 
 from match_graph.errors import GraphError
 from match_graph.graph.adjacency import Cut, Reach, check_times
-from match_graph.graph.csr import make_ptr, row_index
+from match_graph.graph.csr import check_rows, make_ptr, row_index
 from match_graph.graph.hashing import hash_keys, hash_type, sample_subsets
 from match_graph.graph.sampler import EpochSampler
 from match_graph.graph.view import Graph, GraphView, view_graph
@@ -155,8 +155,10 @@ class NeighborhoodSampler(EpochSampler):
                 out.
 
         Raises:
-            GraphError: The graph has no ``time``, or ``time`` is not of its form.
+            GraphError: A seed is none of the graph's, the graph has no ``time``, or ``time`` is not
+                of its form.
         """
+        check_rows(seed, self.num_nodes[self.seed_type] - self._first_seed, self.seed_type)
         if time is not None:
             check_times(self._time, self._num_known, self.seed_type, time, seed.numel())
         visited = {name: _Visited(size) for name, size in self.num_nodes.items()}
@@ -185,8 +187,11 @@ class NeighborhoodSampler(EpochSampler):
         """PyG's form of `sample`, up to ``index.time`` if there is one.
 
         ``batch`` tells the components apart.
+
+        Raises:
+            GraphError: As `sample` and `take_seeds`.
         """
-        sample = self.sample(index.node, index.time)
+        sample = self.sample(self.take_seeds(index), index.time)
         return HeteroSamplerOutput(
             node=sample.node,
             row=sample.row,

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NodeSamplerInput
 
 from match_graph.errors import GraphError
-from match_graph.graph.csr import make_ptr, ragged_arange, row_index
+from match_graph.graph.csr import check_rows, make_ptr, ragged_arange, row_index
 from match_graph.graph.hashing import hash_type, sample_uniform
 from match_graph.graph.view import Graph, view_graph
 from match_graph.typing import DOCUMENT, LABEL, EdgeType
@@ -42,6 +42,20 @@ class EpochSampler(BaseSampler):
     """Base of samplers around nodes, whose random samples are functions of seed and epoch."""
 
     epoch = 0
+    seed_type: str
+
+    def take_seeds(self, index: NodeSamplerInput) -> Tensor:
+        """Seeds of PyG's input, [B].
+
+        Raises:
+            GraphError: They are of another type than ``seed_type``.
+        """
+        if index.input_type not in (None, self.seed_type):
+            raise GraphError(
+                f"The seeds must be of the sampler's seed_type '{self.seed_type}', found "
+                f"'{index.input_type}'; make a sampler with seed_type='{index.input_type}'."
+            )
+        return index.node
 
     def set_epoch(self, epoch: int) -> None:
         """Chooses the random samples of the next iteration, which depend on (seed, epoch) alone."""
@@ -126,7 +140,15 @@ class EgoSampler(EpochSampler):
         return self._shares(self._degrees(seed)).sum(dim=1)
 
     def sample(self, seed: Tensor) -> EgoSample:
-        """The neighbours of seeds [B], int64."""
+        """The neighbours of seeds.
+
+        Args:
+            seed: Seeds, [B], int64.
+
+        Raises:
+            GraphError: One is none of the graph's.
+        """
+        check_rows(seed, self.num_seeds, self.seed_type)
         degree = self._degrees(seed)  # [B, num_edge_types]
         take = self._shares(degree)
         slot_ptr = make_ptr(take.reshape(-1))
@@ -148,8 +170,12 @@ class EgoSampler(EpochSampler):
         return EgoSample(seed, self.edge_types, node, edge_type, position, edge, ptr)
 
     def sample_from_nodes(self, index: NodeSamplerInput, **_: Any) -> HeteroSamplerOutput:
-        """PyG's form of `sample`: distinct nodes per type, edges re-indexed to them."""
-        sample = self.sample(index.node)
+        """PyG's form of `sample`: distinct nodes per type, edges re-indexed to them.
+
+        Raises:
+            GraphError: As `sample` and `take_seeds`.
+        """
+        sample = self.sample(self.take_seeds(index))
         source = row_index(sample.ptr)
         row, col, edge = {}, {}, {}
         into: dict[str, list[EdgeType]] = {}

@@ -284,6 +284,26 @@ def test_Targets_select_and_count_equal_loops(data: st.DataObject, sets: list[se
     ]
 
 
+def test_Targets_takes_a_mask_of_documents() -> None:
+    """As their numbers; what is neither is one sentence, and nothing counts from the end."""
+    targets = make_targets([{1, 3}, set(), {0}])
+    mask, numbers = torch.tensor([True, False, True]), torch.tensor([0, 2])
+    for masked, chosen in zip(targets.select(mask), targets.select(numbers), strict=True):
+        assert torch.equal(masked, chosen)
+    assert (targets.to_sparse(mask) != targets.to_sparse(numbers)).nnz == 0
+    assert torch.equal(targets.count(mask), targets.count(numbers))
+    whole = "must be whole numbers [B], or a mask [3] where that is taken, found "
+    for wrong, found in (
+        (torch.tensor([-1]), "must be in 0..2, found -1..-1."),
+        (torch.tensor([0, 3]), "must be in 0..2, found 0..3."),
+        (mask[:2], f"{whole}torch.bool [2]."),
+        (torch.tensor([0.5]), f"{whole}torch.float32 [1]."),
+    ):
+        with pytest.raises(GraphError) as caught:
+            targets.select(wrong)
+        assert str(caught.value) == f"Nodes of 'document' {found}"
+
+
 def test_Targets_to_dict_gives_what_the_class_takes() -> None:
     """Saving and loading by a dictionary keeps everything."""
     targets = make_targets([{1, 3}, set(), {0}])

@@ -1,6 +1,7 @@
 """Neighbourhoods of several hops: a breadth-first search, chances, costs, and what never is."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from torch_geometric.loader import NodeLoader
 
 from match_graph.datasets import Synthetic
 from match_graph.errors import GraphError
-from match_graph.graph import BuiltGraph, Neighborhood, NeighborhoodSampler
+from match_graph.graph import BuiltGraph, EgoSampler, Neighborhood, NeighborhoodSampler
 from match_graph.typing import CITES, CONTAINS, DOCUMENT, EdgeType, has_edge, reverse_edge
 
 AUTHOR = has_edge("author")
@@ -413,6 +414,28 @@ def test_NeighborhoodSampler_node_loader_takes_it(synthetic: Synthetic) -> None:
             original = data[edge_type].edge_index[:, batch[edge_type].e_id].long()
             assert torch.equal(batch[edge_type[0]].n_id[row], original[0])
             assert torch.equal(batch[edge_type[2]].n_id[col], original[1])
+
+
+@pytest.mark.parametrize("cls", [NeighborhoodSampler, EgoSampler])
+def test_EpochSampler_seeds_are_nodes_of_its_type(cls: Any, synthetic: Synthetic) -> None:
+    """Else numbers of other nodes would be taken for documents, or counted from the end."""
+    data = synthetic[0]
+    sampler = cls(data, fan(data, 3)) if cls is NeighborhoodSampler else cls(data)
+    number = synthetic.num_documents
+    loader = NodeLoader(data, sampler, input_nodes=("author", torch.arange(5)), batch_size=2)
+    with pytest.raises(GraphError) as caught:
+        next(iter(loader))
+    assert str(caught.value) == (
+        "The seeds must be of the sampler's seed_type 'document', found 'author'; make a sampler "
+        "with seed_type='author'."
+    )
+    for wrong in (-1, number):
+        with pytest.raises(GraphError) as caught:
+            sampler.sample(torch.tensor([3, wrong]))
+        low, high = sorted([3, wrong])
+        assert str(caught.value) == (
+            f"Nodes of 'document' must be in 0..{number - 1}, found {low}..{high}."
+        )
 
 
 def test_NeighborhoodSampler_nothing_drawn_empty_neighbourhood(toy_graph: BuiltGraph) -> None:
