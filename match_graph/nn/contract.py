@@ -9,7 +9,7 @@ from torch import nn
 from match_graph.config import StrictModel
 from match_graph.errors import ConfigError, list_faults
 from match_graph.graph import EgoBatch
-from match_graph.nn.encoders import Encoder, EncoderOutput
+from match_graph.nn.encoders import Encoder, EncoderOutput, GraphEncoder
 from match_graph.nn.heads import Head
 
 NEEDS = frozenset({"tokens", "graph", "text"})
@@ -27,6 +27,8 @@ def check_encoder_class(cls: type[Encoder], name: str) -> None:
     Raises:
         ConfigError: With every fault.
     """
+    if not (isinstance(cls, type) and issubclass(cls, Encoder)):
+        raise ConfigError(f"The encoder '{name}' must be a subclass of Encoder, found {cls!r}.")
     faults = []
     if not (isinstance(cls.needs, frozenset | set) and cls.needs <= NEEDS):
         faults.append(f"'needs' must be a set out of {sorted(NEEDS)}, found {cls.needs!r}.")
@@ -34,6 +36,8 @@ def check_encoder_class(cls: type[Encoder], name: str) -> None:
         faults.append(f"'gives' must be one of {list(GIVES)}, found {cls.gives!r}.")
     faults += _find_config_faults(cls.Config)
     faults += _find_missing(cls, Encoder, ("forward", "reset_parameters"))
+    if issubclass(cls, GraphEncoder):
+        faults += _find_missing(cls, GraphEncoder, ("make_layer",))
     if faults:
         raise ConfigError(list_faults(f"The encoder '{name}' must keep the contract", faults))
 

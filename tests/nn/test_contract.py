@@ -7,7 +7,16 @@ import torch
 
 from match_graph.errors import ConfigError
 from match_graph.graph import EgoBatch, TokenSpace
-from match_graph.nn import ENCODERS, HEADS, Encoder, EncoderOutput, Head, LinearHead, TokenEmbedding
+from match_graph.nn import (
+    ENCODERS,
+    HEADS,
+    Encoder,
+    EncoderOutput,
+    GraphEncoder,
+    Head,
+    LinearHead,
+    TokenEmbedding,
+)
 from match_graph.nn.contract import (
     check_encoder_class,
     check_encoding,
@@ -65,6 +74,22 @@ def test_check_encoder_class_all_faults_of_a_class_come_at_once() -> None:
         "  it must define 'forward', found none.",
         "  it must define 'reset_parameters', found none.",
     ]
+
+
+@pytest.mark.parametrize("wrong", [torch.nn.Linear, "match", None])
+def test_check_encoder_class_refuses_what_is_none(wrong: object) -> None:
+    """Another class, a name, nothing."""
+    with pytest.raises(
+        ConfigError, match=r"^The encoder 'x' must be a subclass of Encoder, found "
+    ):
+        check_encoder_class(wrong, "x")  # type: ignore[arg-type]
+
+
+def test_check_encoder_class_graph_encoders_make_layers() -> None:
+    """A subclass without make_layer is told so before anything is built."""
+    own = type("Own", (GraphEncoder,), {})
+    with pytest.raises(ConfigError, match="it must define 'make_layer', found none"):
+        check_encoder_class(own, "own:Own")
 
 
 class WrongHead(Head):

@@ -1,14 +1,17 @@
 """Base of graph encoders: start states of nodes, layers, document states."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.parameter import UninitializedParameter
 from torch_geometric.data import HeteroData
 
 from match_graph.config import StrictModel
+from match_graph.errors import ConfigError
 from match_graph.graph import EgoBatch, NeighborhoodConfig, TokenSpace
 from match_graph.graph.build import CITATION_FIELD
 from match_graph.nn.attention import draw_weights
@@ -56,7 +59,8 @@ class GraphEncoder(Encoder):
         self._forwards = {reverse_edge(edge_type): edge_type for edge_type in self.edge_types}
         self.layer_edge_types = [self.edge_types] * (config.num_layers - 1) + [into_documents]
         self.layers = nn.ModuleList(
-            self.make_layer(config, edge_types) for edge_types in self.layer_edge_types
+            self._check_layer(self.make_layer(config, edge_types))
+            for edge_types in self.layer_edge_types
         )
         self.norms = nn.ModuleList(nn.LayerNorm(config.channels) for _ in self.layers)
         self.reset_parameters()
@@ -72,9 +76,32 @@ class GraphEncoder(Encoder):
         It is called with states [n, channels] by node type and edges [2, E] by edge type, as PyG's
         layers are, and gives new states of the nodes that these edge types lead to. With
         ``takes_lists`` it gets `Neighbors` by edge type instead, whose targets are the first nodes
-        of their type, and gives new states of these alone.
+        of their type, and gives new states of these alone. Widths must be known: nothing is lazy.
         """
         raise NotImplementedError
+
+    def _check_layer(self, layer: Any) -> nn.Module:
+        if not isinstance(layer, nn.Module) or not hasattr(layer, "reset_parameters"):
+            raise ConfigError(
+                f"make_layer of '{type(self).__name__}' must return a module with "
+                f"reset_parameters, found {type(layer).__name__}."
+            )
+        if any(isinstance(one, UninitializedParameter) for one in layer.parameters()):
+            raise ConfigError(
+                f"Layers of '{type(self).__name__}' must be made with known widths, found "
+                f"parameters without a shape; give (channels, channels) where PyG takes (-1, -1)."
+            )
+        return layer
+
+    def _check_states(self, found: Any, name: str, size: int) -> None:
+        channels = self.project.out_features
+        new = found.get(name) if isinstance(found, Mapping) else None
+        if new is None or new.shape[1:] != (channels,) or len(new) < size:
+            shape = "none" if new is None else list(new.shape)
+            raise ConfigError(
+                f"Layers of '{type(self).__name__}' must give states [n, {channels}] by node type, "
+                f"for n = {size} of '{name}', found {shape}."
+            )
 
     def reset_parameters(self) -> None:
         """Draws the parameters anew."""
@@ -106,6 +133,7 @@ class GraphEncoder(Encoder):
             found = layer(states, step if self.takes_lists else _list_edges(step))
             sizes = {edge_type[2]: neighbors.num_targets for edge_type, neighbors in step.items()}
             for name, size in sizes.items():
+                self._check_states(found, name, size)
                 new = self.dropout(nn.functional.gelu(found[name][:size]))
                 states[name] = norm(states[name][:size] + new)
             of_documents.append(states[DOCUMENT][:number])

@@ -2,11 +2,14 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch_geometric.nn import HeteroConv, SAGEConv
 
+from match_graph.errors import ConfigError
 from match_graph.graph import BuiltGraph, EgoGraphs, NeighborhoodConfig, TokenSpace
 from match_graph.nn import TokenEmbedding
 from match_graph.nn.encoders import GraphEncoder, HeteroSageEncoder, HgtEncoder, RgcnEncoder
@@ -120,6 +123,58 @@ def test_GraphEncoder_subclass_gives_a_layer() -> None:
     """The class itself has none."""
     with pytest.raises(NotImplementedError):
         GraphEncoder(TokenEmbedding(SPACE, 4), GraphEncoder.Config())
+
+
+def make_own(layer: Callable[[Any, list[EdgeType]], Any]) -> type[GraphEncoder]:
+    return type("Own", (GraphEncoder,), {"make_layer": lambda self, *given: layer(*given)})
+
+
+@pytest.mark.parametrize(
+    ("layer", "sentence"),
+    [
+        (
+            lambda *_: None,
+            "make_layer of 'Own' must return a module with reset_parameters, found NoneType.",
+        ),
+        (
+            lambda *_: nn.GELU(),
+            "make_layer of 'Own' must return a module with reset_parameters, found GELU.",
+        ),
+        (
+            lambda config, edges: HeteroConv(
+                {one: SAGEConv((-1, -1), config.channels) for one in edges}
+            ),
+            "Layers of 'Own' must be made with known widths, found parameters without a shape; "
+            "give (channels, channels) where PyG takes (-1, -1).",
+        ),
+    ],
+)
+def test_GraphEncoder_wrong_layer_is_one_sentence(layer: Any, sentence: str) -> None:
+    """Where it is made."""
+    with pytest.raises(ConfigError) as caught:
+        make_own(layer)(TokenEmbedding(SPACE, 4), GraphEncoder.Config())
+    assert str(caught.value) == sentence
+
+
+@pytest.mark.filterwarnings("ignore:There exist node types:UserWarning")
+@pytest.mark.parametrize(("width", "left_out"), [(1, ""), (256, ""), (8, "document")])
+def test_GraphEncoder_wrong_states_are_one_sentence(
+    width: int, left_out: str, toy_graph: BuiltGraph
+) -> None:
+    """A width of 1 would be broadcast."""
+
+    def make(config: Any, edges: list[EdgeType]) -> nn.Module:
+        convs = {one: SAGEConv(config.channels, width) for one in edges if one[2] != left_out}
+        return HeteroConv(convs or {has_edge("author"): SAGEConv(config.channels, width)})
+
+    space = TokenSpace.from_data(toy_graph.data)
+    encoder = make_own(make)(TokenEmbedding(space, 4), GraphEncoder.Config(channels=8))
+    graph = EgoGraphs(toy_graph.data, NeighborhoodConfig(), space).sample(torch.arange(3))
+    with pytest.raises(ConfigError) as caught:
+        encoder.encode_documents(graph)
+    said = str(caught.value)
+    assert said.startswith("Layers of 'Own' must give states [n, 8] by node type, for n = ")
+    assert said.endswith(", found none." if left_out else f", {width}].")
 
 
 AUTHOR = has_edge("author")
