@@ -242,7 +242,7 @@ def write_results(folder: Path, results: Results) -> Path:
     return path
 
 
-def read_results(path: Path) -> Results:
+def read_results(path: str | Path) -> Results:
     """Reads the results of a benchmark.
 
     Args:
@@ -251,7 +251,7 @@ def read_results(path: Path) -> Results:
     Raises:
         CheckpointError: It is missing, broken, or of another format.
     """
-    path = path / RESULTS if path.is_dir() else path
+    path = Path(path, RESULTS) if Path(path).is_dir() else Path(path)
     try:
         text = path.read_bytes()
         version = _Format.model_validate_json(text).format

@@ -167,7 +167,8 @@ class _Benchmark:
         refused = {(cell.dataset, cell.row): cell.reason for cell in self.plan.refused}
         done = [cell for cell in self.ledger.cells.values() if cell.status == "done"]
         for record in self.plan.datasets:
-            budget = "" if record.epochs is None else f", epochs of every network: {record.epochs}"
+            epochs = record.epochs
+            budget = "" if epochs is None else f", epochs of networks that set none: {epochs}"
             report(
                 f"{record.name}: {len(record.rows)} rows x {self.plan.experiment.runs} runs{budget}"
             )

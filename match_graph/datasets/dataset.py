@@ -370,7 +370,8 @@ class CorpusDataset(InMemoryDataset):
         """Indices of the documents of a split's mask, int64."""
         chosen = self._store.node_tensor(DOCUMENT, mask)
         if chosen is None:
-            raise CorpusError(f"The documents of '{self.name}' have no mask '{mask}'.")
+            known = list(MASKS.values())
+            raise CorpusError(f"A mask must be one of {known}, found '{mask}' of '{self.name}'.")
         return chosen.nonzero().view(-1)
 
     @property

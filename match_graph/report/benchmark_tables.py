@@ -150,7 +150,7 @@ def _list_p_values(name: str, test: Comparison | None) -> dict[str, object]:
 def _describe_setting(results: Results, record: DatasetRecord) -> str:
     experiment = results.experiment
     sizes = ", ".join(f"{number:,} {split}" for split, number in record.documents.items())
-    budget = "" if record.epochs is None else f" Epochs of every network: {record.epochs}."
+    budget = "" if record.epochs is None else f" Epochs of networks that set none: {record.epochs}."
     cells = [cell for cell in results.cells if cell.dataset == record.name]
     seeds = sorted({cell.seed for cell in cells})  # those of earlier calls too
     finished = [cell for cell in cells if cell.status == "done"]

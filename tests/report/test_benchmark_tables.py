@@ -130,7 +130,7 @@ def test_write_tables_files_hold_the_same_numbers(tmp_path: Path) -> None:
     assert text.count("Holm") == 1
     assert "| MATCH | 0.6100 (+0.0018) | - |" in text
     assert "- gone: left out. It has no colour." in text
-    assert "Epochs of every network: 4." in text
+    assert "Epochs of networks that set none: 4." in text
     body = latex.read_text()
     assert r"\toprule" in body
     assert r"A \& B\_1 & 0.5058 $\pm$ 0.0094\textsuperscript{**} & \textbf{0.1660" in body
