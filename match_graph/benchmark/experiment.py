@@ -132,9 +132,7 @@ class Experiment(StrictModel):
     split: Literal["test", "valid"] = "test"
     budget: Literal["equal", "own"] = "equal"
     settings: Settings = Field({}, description="settings of all rows, by dotted key")
-    overrides: dict[str, Any] = Field(
-        {}, description="settings by dotted key that win over all others"
-    )
+    overrides: Settings = Field({}, description="settings by dotted key that win over all others")
     reference: str | None = Field(None, description="reference row that others are tested against")
     rows: list[Row] = Field(min_length=1)
     search: Search = Field(default_factory=Search, description="search of `match-graph tune`")

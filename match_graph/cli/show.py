@@ -15,6 +15,8 @@ from match_graph.runs.readers import read_record
 from match_graph.runs.record import list_twins
 
 _MEASURES = ("P@1", "P@3", "P@5", "NDCG@1", "NDCG@3", "NDCG@5")
+#: Before a predicted label: whether it is gold, nothing where no gold labels are known.
+_MARKS = {True: "right  ", False: "wrong  ", None: ""}
 
 
 def print_quality(quality: Mapping[str, Any]) -> None:
@@ -119,8 +121,7 @@ def print_case_study(study: CaseStudy) -> None:
             Text(f"{variant.run}: {variant.encoder}{without}, seed {variant.seed}"), align="left"
         )
         for prediction in variant.predictions:
-            marks = {True: "right  ", False: "wrong  ", None: ""}
-            mark = marks[prediction.is_right]
+            mark = _MARKS[prediction.is_right]
             console.print(Text(f"  {prediction.probability:.3f}  {mark}{prediction.shown}"))
             for line in _explain(prediction):
                 console.print(Text(f"      {line}", style="dim"))

@@ -100,7 +100,7 @@ class RowReader:
     def read_list(
         self, row: Mapping[str, Any], name: str, place: str, separator: str | None = None
     ) -> list[str]:
-        """Labels of the document, or its instances of a field; arguments as for `TableReader`."""
+        """Labels of the document, or instances of a field; arguments as of `TableReader.add`."""
         found: list[str] = []
         for column in self.columns[name]:
             value = row.get(column)

@@ -83,10 +83,13 @@ def test_Experiment_sets_what_its_configuration_takes(make_experiment) -> None:
 def test_make_plan_section_of_the_experiment_is_a_budget(plan) -> None:
     """For a row whose own section has no epochs, too; it is the one that is recorded."""
     rows = [{"name": "MATCH"}, {"name": "own", "settings": {"train": {"patience": 3}}}]
-    for settings in ({"train": {"epochs": 7}}, {"train.epochs": 7}):
-        found = plan(rows=rows, settings={**settings, "train.accelerator": "cpu"})
-        assert epochs(found) == {"MATCH": 7, "own": 7}
-        assert found.datasets[0].epochs == 7
+    for given in ({"train": {"epochs": 7}}, {"train.epochs": 7}):
+        for layer in ("settings", "overrides"):
+            layers = {"settings": {"train.epochs": 2, "train.accelerator": "cpu"}}
+            layers[layer] = {**layers.get(layer, {}), **given}
+            found = plan(rows=rows, **layers)
+            assert epochs(found) == {"MATCH": 7, "own": 7}
+            assert found.datasets[0].epochs == 7
 
 
 def test_make_plan_budgets_of_their_own(plan) -> None:
