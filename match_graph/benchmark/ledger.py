@@ -79,7 +79,7 @@ class Ledger:
             raise CheckpointError(
                 f"A cell that is there must have the settings and data of the plan, but "
                 f"'{folder}' has others ({difference}); {advice}choose another folder with --out, "
-                f"or delete this one."
+                f"or delete the row's cells, '{folder.parent}'."
             )
 
     def _compare_record(self, planned: PlannedCell, record: Mapping[str, Any]) -> str:

@@ -219,7 +219,8 @@ def test_run_benchmark_finished_cells_kept_other_settings(
     assert str(caught.value) == (
         f"A cell that is there must have the settings and data of the plan, but "
         f"'{out / 'cells' / 'toy' / 'prior' / 'seed0'}' has others (train.learning_rate is 0.001 "
-        f"there and 0.5 here); choose another folder with --out, or delete this one."
+        f"there and 0.5 here); choose another folder with --out, or delete the row's cells, "
+        f"'{out / 'cells' / 'toy' / 'prior'}'."
     )
     documents = toy_documents()
     documents["train"][0]["text"] += " more"
