@@ -293,6 +293,14 @@ class _Reader:
                 f"the edge types {self.roles.citations} between documents became one, citations; "
                 f"drop=[...] leaves some of them out"
             )
+        backwards = cited.tail * number + cited.head
+        if (cited.head != cited.tail).any() and np.isin(
+            backwards, cited.head * number + cited.tail
+        ).all():
+            self.warnings.append(
+                "all edges between documents point both ways, as after T.ToUndirected(), and each "
+                "counts as a citation; with merge=False it adds reverses that are told apart"
+            )
         cited = cited.take(self.kept[cited.head]).renumber_head(self.row)
         table = self.instances.get(CITATION_FIELD, pd.DataFrame({"id": []}, dtype=str))
         row = pd.Index(table["id"]).get_indexer(self.ids)

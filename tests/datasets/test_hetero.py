@@ -175,6 +175,8 @@ def test_from_hetero_reverse_edges_count_once(merge: bool) -> None:
     plain = from_hetero(data)
     both = from_hetero(ToUndirected(merge=merge)(data.clone()))
     assert both.fields == plain.fields
+    assert any("point both ways" in one for one in both.warnings) == merge
+    assert not any("point both ways" in one for one in plain.warnings)
     for name in ("director", "actor", *([] if merge else ["reference"])):
         assert {*both.edges[name].itertuples(index=False, name=None)} == {
             *plain.edges[name].itertuples(index=False, name=None)
