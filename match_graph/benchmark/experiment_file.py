@@ -11,6 +11,7 @@ from match_graph.benchmark.experiment import (
     PlannedRow,
     find_source_type,
 )
+from match_graph.benchmark.space import spread_sections
 from match_graph.config import Config, load_config, parse_settings, read_given
 from match_graph.datasets.registry import DATASETS, find_dataset, names_code
 from match_graph.errors import ConfigError, Fault, find_faults, list_faults, suggest
@@ -87,7 +88,10 @@ def load_experiment(
     content |= {key: value for key, value in given.items() if value is not None}
     content.setdefault("name", path.stem)
     if isinstance(overrides := content.setdefault("overrides", {}), dict):
-        content["overrides"] = {**overrides, **dict(parse_given(settings))}
+        given = dict(parse_given(settings))
+        with suppress(ValueError):  # which the experiment says
+            overrides, given = spread_sections(overrides), spread_sections(given)
+        content["overrides"] = {**overrides, **given}
     summary = f"The experiment '{path}' must be valid"
     experiment = parse_settings(Experiment, content, summary)
     check_experiment_code(experiment, [*code, *named], f"The experiment '{path}'")

@@ -124,15 +124,20 @@ def spread_sections(settings: dict[str, Any]) -> dict[str, Any]:
     """Settings by dotted key, with sections of the configuration as their keys.
 
     As a whole a section would replace what other layers set in it.
+
+    Raises:
+        ValueError: A key is there twice, by itself and in a section.
     """
     found: dict[str, Any] = {}
     for key, value in settings.items():
         field = Config.model_fields.get(key)
         is_section = field is not None and isinstance(field.default_factory, type)
+        parts = {key: value}
         if is_section and isinstance(value, Mapping):
-            found |= {f"{key}.{name}": one for name, one in value.items()}
-        else:
-            found[key] = value
+            parts = {f"{key}.{name}": one for name, one in value.items()}
+        if twice := sorted(found.keys() & parts):
+            raise ValueError(f"a setting must be given once, but {twice} are there twice")
+        found |= parts
     return found
 
 

@@ -97,6 +97,8 @@ def test_spread_sections_takes_sections_apart() -> None:
         "ablation": [],
         "pretrain": 5,
     }
+    with pytest.raises(ValueError, match=r"given once, but \['train.epochs'\] are there twice"):
+        spread_sections({**settings, "train.epochs": 7})
     assert spread_sections(settings) == {
         "train.epochs": 3,
         "train.patience": 2,
