@@ -51,21 +51,20 @@ def select_rows(ptr: Tensor, index: Tensor, rows: Tensor) -> tuple[Tensor, Tenso
 
 
 def check_rows(rows: Tensor, number: int, node_type: str) -> None:
-    """Refuses what are no row numbers of nodes, where indexing would count from the end.
+    """Checks that node indices are integers in range: negative ones would count from the end.
 
     Args:
-        rows: Row numbers, [B], int64.
+        rows: Node indices, [B], int64 or int32.
         number: Number of nodes of the type.
         node_type: Node type, for the message.
 
     Raises:
         GraphError: They are of another type or shape, or one is outside.
     """
-    is_whole = not (rows.is_floating_point() or rows.is_complex() or rows.dtype == torch.bool)
-    if not is_whole or rows.dim() != 1:
+    if rows.dtype not in (torch.int64, torch.int32) or rows.dim() != 1:
         raise GraphError(
-            f"Nodes of '{node_type}' must be whole numbers [B], or a mask [{number}] where that is "
-            f"taken, found {rows.dtype} {list(rows.shape)}."
+            f"Nodes of '{node_type}' must be given by their indices, [B], int64, found "
+            f"{rows.dtype} {list(rows.shape)}."
         )
     low, high = rows.aminmax() if rows.numel() else (0, -1)
     if low < 0 or high >= number:

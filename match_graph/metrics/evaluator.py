@@ -203,7 +203,7 @@ def _check_ranked(task: Evaluator, tensors: Mapping[str, Tensor]) -> None:
     if ranked.size(1) < max(task.ks):
         raise GraphError(
             f"'ranked' must hold at least {max(task.ks)} labels per document, found "
-            f"{ranked.size(1)}; rank more, or where there are no more labels give ks up to them."
+            f"{ranked.size(1)}; rank more, or give ks up to the number of labels."
         )
     rows = torch.arange(ranked.size(0)).repeat_interleave(ranked.size(1))
     _check_repetition("ranked", rows, ranked.reshape(-1))

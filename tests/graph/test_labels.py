@@ -292,7 +292,7 @@ def test_Targets_takes_a_mask_of_documents() -> None:
         assert torch.equal(masked, chosen)
     assert (targets.to_sparse(mask) != targets.to_sparse(numbers)).nnz == 0
     assert torch.equal(targets.count(mask), targets.count(numbers))
-    whole = "must be whole numbers [B], or a mask [3] where that is taken, found "
+    whole = "must be given by their indices, [B], int64, found "
     for wrong, found in (
         (torch.tensor([-1]), "must be in 0..2, found -1..-1."),
         (torch.tensor([0, 3]), "must be in 0..2, found 0..3."),

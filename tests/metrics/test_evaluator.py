@@ -173,8 +173,8 @@ def test_Evaluator_wrong_names_and_cuts() -> None:
         ),
         (
             {"ranked": torch.tensor([[4, 0], [0, 1], [5, 2]])},
-            "'ranked' must hold at least 5 labels per document, found 2; rank more, or where "
-            "there are no more labels give ks up to them.",
+            "'ranked' must hold at least 5 labels per document, found 2; rank more, or give "
+            "ks up to the number of labels.",
         ),
         (
             {"ranked": torch.arange(5).expand(2, 5)},

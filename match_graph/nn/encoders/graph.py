@@ -95,9 +95,11 @@ class GraphEncoder(Encoder):
 
     def _check_states(self, found: Any, name: str, size: int) -> None:
         channels = self.project.out_features
-        new = found.get(name) if isinstance(found, Mapping) else None
-        if new is None or new.shape[1:] != (channels,) or len(new) < size:
-            shape = "none" if new is None else list(new.shape)
+        by_type = found if isinstance(found, Mapping) else {}
+        new = by_type.get(name, found if by_type is not found else None)
+        is_state = by_type is found and isinstance(new, Tensor)
+        if not is_state or new.shape[1:] != (channels,) or len(new) < size:
+            shape = list(new.shape) if is_state else type(new).__name__
             raise ConfigError(
                 f"Layers of '{type(self).__name__}' must give states [n, {channels}] by node type, "
                 f"for n = {size} of '{name}', found {shape}."

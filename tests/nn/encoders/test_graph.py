@@ -174,7 +174,7 @@ def test_GraphEncoder_wrong_states_are_one_sentence(
         encoder.encode_documents(graph)
     said = str(caught.value)
     assert said.startswith("Layers of 'Own' must give states [n, 8] by node type, for n = ")
-    assert said.endswith(", found none." if left_out else f", {width}].")
+    assert said.endswith(", found NoneType." if left_out else f", {width}].")
 
 
 AUTHOR = has_edge("author")
