@@ -52,7 +52,7 @@ class TableLayout(StrictModel):
     @classmethod
     def _check_columns(cls, columns: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
         for part in ("id", "split", "date"):
-            if len(columns.get(part, "1")) != 1:
+            if part in columns and len(columns[part]) != 1:
                 raise ValueError(f"'{part}' must be one column")
         return columns
 

@@ -60,7 +60,8 @@ def test_explain_new_documents_of_a_file(call, trained_run: Run, tmp_path: Path)
     assert (code, err) == (0, "")
     first, second = map(CaseStudy.model_validate_json, out.splitlines())
     assert (first.document, first.split, first.gold) == (record["paper"], "new", [])
-    assert (second.document, second.metadata) == ("new.jsonl:2", {})
+    nothing = {"venue": [], "author": [], "reference": []}
+    assert (second.document, second.metadata) == ("new.jsonl:2", nothing)
     assert {label.label for label in second.gold} == {*gold}
     code, out, err = call("--explain", "--input", str(path), "--top-k", "2")
     assert (code, err) == (0, "")

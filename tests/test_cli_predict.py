@@ -96,7 +96,7 @@ def test_predict_replaces_a_target_as_a_whole(call: Call, documents: Path, tmp_p
     assert not Path("/dev/null").is_file()
 
 
-FORMAT = "The documents must be in the MATCH format: docs.jsonl"
+FORMAT = "The documents must be readable: docs.jsonl"
 
 
 @pytest.mark.parametrize(
@@ -129,12 +129,12 @@ FORMAT = "The documents must be in the MATCH format: docs.jsonl"
         ),
         (
             b"",
-            "There must be at least one document to predict, found none in docs.jsonl; "
+            "There must be at least one document, found none in docs.jsonl; "
             "write one JSON object a line.",
         ),
         (
             b" \n\n",
-            "There must be at least one document to predict, found none in docs.jsonl; "
+            "There must be at least one document, found none in docs.jsonl; "
             "write one JSON object a line.",
         ),
     ],

@@ -275,7 +275,10 @@ def predict(
         explainers = open_explainers(
             folders, options.root, device, *code, options.dataset, reporter
         )
-        named = stream_documents(source[0]) if source else iter([("", document or "")])
+        named = iter([("", document or "")])
+        if source:
+            read = stream_documents(source[0])
+            named = explainers[0].classifier.columns.warn_of_unread(read, reporter.warn)
         for place, one in named:
             study = compare_variants(explainers, one, number, place)
             if json_lines:

@@ -101,7 +101,9 @@ class Classifier(HubMixin):
         self._has_time = any(one is not None and one.has_time for one in (known, features))
         self._width = 0 if features is None else features.width
         self._fields = vocabulary.settings.fields
-        self.columns = OwnColumns(vocabulary.settings)
+        self.columns = OwnColumns(
+            vocabulary.settings, config.data.drop_fields, reads_x=self._width > 0
+        )
         self.label_rank = None if hierarchy is None else hierarchy.rank
         found = find_model(config)
         self._needs_graph, neighborhood = "graph" in found.needs, found.neighborhood
@@ -210,8 +212,7 @@ class Classifier(HubMixin):
         def choose(batch: EgoBatch) -> Chosen:
             return choose_labels(self.compute(batch), top_k, limits, self.label_rank)
 
-        dropped = self.config.data.drop_fields
-        named = self.columns.warn_of_unread(documents, dropped, self._width > 0, warn)
+        named = self.columns.warn_of_unread(documents, warn)
         read = (self.read_row(one, place) for place, one in named)
         done = self.stream(read, lambda batch, _: choose(batch), batch_size)
         return (result for buffer in done for result in self._name_labels(*buffer))

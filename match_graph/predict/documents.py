@@ -1,7 +1,7 @@
 """Documents to predict and numbers of labels, as callers give them, and their checks."""
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from numbers import Integral
@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 
-from match_graph.corpus import TableLayout
 from match_graph.datasets.frames import iter_rows
 from match_graph.datasets.options import count_days
 from match_graph.datasets.table_rows import RowReader
@@ -24,6 +23,8 @@ Warn: TypeAlias = Callable[[str], None]
 #: Keys of a document besides its metadata fields; `label` may be there and is not read, nor is
 #: `time`, which exports write, where the run has no times.
 KEYS = ("paper", "text", "label", "time")
+#: Between the values of a cell of CSV, where a table says no other.
+_SEPARATOR = ";"
 
 
 class Cells(dict[str, Any]):
@@ -33,47 +34,65 @@ class Cells(dict[str, Any]):
 class OwnColumns:
     """Columns in which a run's data set has its documents, so that new ones may come in them.
 
-    Where it was no table of the user's own, they are the keys of the MATCH format. A part of a
-    document is read from its columns where the document has one of them, else from its key.
+    A document with a column that the table of the run calls otherwise than the MATCH format does
+    is a row of that table; any other is in the MATCH format.
 
     Args:
         settings: Text settings of the run.
+        dropped: Fields that the run leaves out by its settings.
+        reads_x: Whether it reads features of documents, ``x``.
     """
 
-    def __init__(self, settings: TextSettings) -> None:
+    def __init__(
+        self, settings: TextSettings, dropped: Iterable[str] = (), reads_x: bool = False
+    ) -> None:
         fields, layout = settings.fields, settings.layout
         keys = {"id": ["paper"]} | {name: [name] for name in ("text", "label", *fields)}
-        self._is_own, layout = layout is not None, layout or TableLayout(columns=keys)
-        self._separator = layout.separator
-        self._reader = RowReader({**keys, **layout.columns}, fields, fail_document)
-        self._names = {column for columns in self._reader.columns.values() for column in columns}
+        self._match = RowReader(keys, fields, fail_document)
+        self._own, self._separator = self._match, _SEPARATOR
+        if layout is not None:
+            self._own = RowReader({**keys, **layout.columns}, fields, fail_document)
+            self._separator = layout.separator
+        self._names = {column for columns in self._own.columns.values() for column in columns}
+        self._told_apart = self._names - {column for (column,) in keys.values()} - {*KEYS}
+        self._others = ["x"] if reads_x else []
+        self._known = {*fields, *dropped, *self._others, *KEYS}
+        self._known_own = {*self._names, *dropped, *self._others}
+        if "date" not in self._own.columns:
+            self._known_own |= {"time"}
 
     def translate(self, row: Any, place: str) -> Any:
         """A document in the MATCH format.
 
         Args:
-            row: Document with the run's own columns, or in the MATCH format; what is neither is
-                left for its reader to refuse.
+            row: Row of the run's table, or document in the MATCH format; what is neither is left
+                for its reader to refuse.
             place: Where it stands, for faults.
 
         Raises:
-            CorpusError: A column holds a value of the wrong type, or none has the text.
+            CorpusError: A column holds a value of the wrong type, or none of CSV has the text.
         """
         is_cells = isinstance(row, Cells)
-        if not isinstance(row, Mapping) or not (self._is_own or is_cells):
+        is_own = isinstance(row, Mapping) and not self._told_apart.isdisjoint(row)
+        if not (is_own or is_cells):
             return row
-        reader, separator = self._reader, self._separator if is_cells else None
-        found = {key: value for key, value in row.items() if key not in self._names}
-        (column,) = reader.columns["id"]
-        if row.get(column) not in (None, ""):
-            found["paper"] = reader.read_id(row, place)
-        if not row.keys().isdisjoint(reader.columns["text"]):
-            found["text"] = reader.read_text(row, place)
-        elif "text" not in found:
+        reader = self._own if is_own else self._match
+        text, (column,) = reader.columns["text"], reader.columns["id"]
+        has_text = not row.keys().isdisjoint(text)
+        if is_cells and not has_text:
             fail_document(
-                f"{place}: there must be a text in the columns {reader.columns['text']}, found the "
-                f"columns {sorted(row)}; name them as in training."
+                f"{place}: there must be a text in the columns {text}, found {sorted(row)}; name "
+                f"the columns so."
             )
+        known = self._known_own if is_own else self._known
+        found: dict[str, Any] = {
+            key: row[key] for key in ("x", "time") if key in row and key in known
+        }
+        if not _is_missing(row.get(column)):
+            found["paper"] = reader.read_id(row, place)
+        if is_own or has_text:
+            found["text"] = reader.read_text(row, place)
+        separator = (self._separator if is_own else _SEPARATOR) if is_cells else None
         for name in ("label", *reader.fields):
             if not row.keys().isdisjoint(reader.columns[name]):
                 found[name] = reader.read_list(row, name, place, separator)
@@ -84,11 +103,7 @@ class OwnColumns:
         return found
 
     def warn_of_unread(
-        self,
-        documents: Iterable[tuple[str, Any]],
-        dropped: Iterable[str] = (),
-        reads_x: bool = False,
-        warn: Warn | None = None,
+        self, documents: Iterable[tuple[str, Any]], warn: Warn | None = None
     ) -> Iterator[tuple[str, Any]]:
         """The same documents; after the last, one warning names the keys that nothing reads.
 
@@ -97,26 +112,30 @@ class OwnColumns:
 
         Args:
             documents: (place, document) pairs.
-            dropped: Fields that the run leaves out by its settings.
-            reads_x: Whether it reads features of documents, ``x``.
             warn: Takes the warning; None makes it a UserWarning.
         """
-        fields, others = self._reader.fields, ["x"] if reads_x else []
-        known = {*fields, *dropped, *others, *KEYS, *self._names}
-        unread = dict[str, None]()
+        unread, reader, fields = dict[str, None](), self._match, self._own.fields
         for place, document in documents:
             if isinstance(document, Mapping):
+                known = self._known
+                if not self._told_apart.isdisjoint(document):
+                    known, reader = self._known_own, self._own
                 unread |= dict.fromkeys(str(key) for key in document if key not in known)
             yield place, document
         if not fields:
             unread = {key: None for key in unread if key == "x"}
         if unread:
-            columns = [self._reader.columns.get(key, [key]) for key in ("text", *others, *fields)]
+            read = ("text", *self._others, *fields)
+            columns = chain(*(reader.columns.get(key, [key]) for key in read))
             text = (
                 f"the keys {shorten(sorted(unread))} of documents are not read; this run reads "
-                f"{list(dict.fromkeys(chain(*columns)))}"
+                f"{list(dict.fromkeys(columns))}"
             )
             warnings.warn(text, stacklevel=2) if warn is None else warn(text)
+
+
+def _is_missing(cell: Any) -> bool:
+    return cell is None or cell is pd.NA or (isinstance(cell, str) and not cell)
 
 
 def _as_number(cell: str) -> float | str | None:
@@ -144,6 +163,20 @@ def read_rows(
         return read_json_lines(lines, path.name, fail_document, first)
     rows = read_csv_rows(lines, path.name, delimiter, fail_document, fail_document)
     return ((place, Cells(row)) for place, row in rows)
+
+
+def say_none(names: str, paths: Sequence[Path]) -> CorpusError:
+    """Error where files hold no document.
+
+    Args:
+        names: Names of the files, as the message has them.
+        paths: Their paths.
+    """
+    is_table = all(find_delimiter(path) is not None for path in paths)
+    kind = "row a document" if is_table else "JSON object a line"
+    return CorpusError(
+        f"There must be at least one document, found none in {names}; write one {kind}."
+    )
 
 
 def check_counts(**given: int) -> None:

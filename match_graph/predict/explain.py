@@ -14,6 +14,7 @@ from match_graph.predict.documents import check_counts
 from match_graph.predict.evidence import DocumentEvidence, judge
 from match_graph.predict.names import find_metadata_names, find_names
 from match_graph.runs.run import Run
+from match_graph.runs.vocabulary import ReadDocument
 from match_graph.typing import LABEL
 
 #: Words that are shown with what the linear classifier adds for them.
@@ -25,10 +26,12 @@ class Explanation:
     """Explained predictions of one run for a document.
 
     Args:
+        document: The document, as the run reads it.
         logits: Label scores before the sigmoid, [L], float32.
         predictions: Predicted labels with evidence, best first.
     """
 
+    document: ReadDocument
     logits: Tensor
     predictions: list[Prediction]
 
@@ -82,19 +85,20 @@ class Explainer:
                 needs some.
         """
         check_counts(top_k=top_k)
-        gold = record.get(LABEL) if isinstance(record, Mapping) else None
-        read = self.classifier.read(record, place, with_gold=gold is not None)
+        is_known = isinstance(record, Mapping) and record.get(LABEL) is not None
+        read = self.classifier.read(record, place, with_gold=is_known)
+        gold = read.gold if is_known else None
         document = DocumentEvidence(self.classifier, read)
         logits = document.score()
         chosen = choose_labels(logits[:1], top_k, None, self.classifier.label_rank)[0]
         best = torch.tensor([label for label, _ in chosen], dtype=torch.int64)
         evidence, words = document.weigh(logits, best, _WORDS)
-        titles = find_metadata_names(self.run.dataset, [record])
+        titles = find_metadata_names(self.run.dataset, [read.metadata])
         predictions = [
             self._describe(logits[0], label, gold, _name(known, titles), added)
             for (label, _), known, added in zip(chosen, evidence, words, strict=True)
         ]
-        return Explanation(logits[0], predictions)
+        return Explanation(read, logits[0], predictions)
 
     def _describe(
         self,

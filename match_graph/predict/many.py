@@ -11,6 +11,7 @@ from match_graph.io.manifest import parse_json, read_bytes
 from match_graph.io.names import read_path
 from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import METRICS
+from match_graph.predict.documents import say_none
 from match_graph.predict.job import Job
 from match_graph.predict.label_sums import LabelSums
 from match_graph.predict.work import Evaluating, Model, Predicting
@@ -173,11 +174,8 @@ def describe_sums(sums: LabelSums) -> dict[str, Any]:
 
 
 def _nothing(job: Job) -> CorpusError:
-    names = [str(one.path) for one in job.inputs]
-    return CorpusError(
-        f"There must be at least one document, found none in {_name(names)}; write one JSON object "
-        f"a line."
-    )
+    paths = [one.path for one in job.inputs]
+    return say_none(_name([*map(str, paths)]), paths)
 
 
 def _name(names: Sequence[str]) -> str:

@@ -1,6 +1,6 @@
 """Names that a data set has beside ids, for people."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from match_graph.datasets import CorpusDataset
@@ -23,18 +23,23 @@ def find_names(dataset: CorpusDataset, node_type: str, ids: Iterable[str]) -> di
 
 
 def list_metadata(record: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Metadata instances of a document in the MATCH format, by field."""
+    """Metadata instances of a data set's document in the MATCH format, by field."""
     lists = {field: values for field, values in record.items() if isinstance(values, list)}
     return {field: values for field, values in lists.items() if field not in (LABEL, "x")}
 
 
 def find_metadata_names(
-    dataset: CorpusDataset, records: Iterable[Mapping[str, Any]]
+    dataset: CorpusDataset, documents: Iterable[Mapping[str, Sequence[str]]]
 ) -> dict[str, dict[str, str]]:
-    """Names of the metadata instances of documents, by field and id, where there are any."""
+    """Names of metadata instances of documents, by field and id, where there are any.
+
+    Args:
+        dataset: Data set.
+        documents: Instances of each document by field, fields of the data set.
+    """
     ids: dict[str, set[str]] = {}
-    for record in records:
-        for field, values in list_metadata(record).items():
+    for metadata in documents:
+        for field, values in metadata.items():
             ids.setdefault(field, set()).update(values)
     found = {field: find_names(dataset, field, values) for field, values in ids.items()}
     return {field: names for field, names in found.items() if names}

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, cast
 
 from match_graph.errors import CorpusError, ExportError
-from match_graph.io.csv_lines import find_delimiter
 from match_graph.io.escape import escape_controls
 from match_graph.io.files import write_beside
 from match_graph.io.progress import Reporter
 from match_graph.io.source import GZIP_FAULTS, bounded_lines, broken_gzip, is_packed
 from match_graph.predict.classifier import Classifier
-from match_graph.predict.documents import read_rows
+from match_graph.predict.documents import read_rows, say_none
 
 #: Stands for standard input or standard output.
 STREAM = "-"
@@ -136,11 +135,7 @@ def _read_documents(lines: Iterable[bytes], path: Path) -> Named:
         found = True
         yield pair
     if not found:
-        kind = "JSON object a line" if find_delimiter(path) is None else "row a document"
-        raise CorpusError(
-            f"There must be at least one document to predict, found none in {path.name}; "
-            f"write one {kind}."
-        )
+        raise say_none(path.name, [path])
 
 
 def _name(source: str) -> str:

@@ -64,7 +64,7 @@ def show_examples(run: Run) -> list[Example]:
     pairs = list(zip(records, results, strict=True))
     labels = [label for record, result in pairs for label in _list_labels(record, result)]
     names = find_names(run.dataset, LABEL, labels)
-    metadata = find_metadata_names(run.dataset, records)
+    metadata = find_metadata_names(run.dataset, map(list_metadata, records))
     return [_make_example(*pair, names, metadata) for pair in pairs]
 
 

@@ -12,7 +12,7 @@ from match_graph.io.progress import Reporter
 from match_graph.predict.case_study import CaseLabel, CaseStudy, Missed, Variant
 from match_graph.predict.classifier import DEFAULT_TOP_K
 from match_graph.predict.explain import Explainer, Explanation
-from match_graph.predict.names import find_metadata_names, find_names, list_metadata
+from match_graph.predict.names import find_metadata_names, find_names
 from match_graph.runs.folder import choose_code
 from match_graph.runs.start import open_run
 from match_graph.typing import DOCUMENT, LABEL
@@ -62,8 +62,8 @@ def compare_variants(
 
     Args:
         explainers: Explainers of runs of one data set.
-        document: Id of a document of the data set; or a new one, as `Classifier.predict` takes it,
-            with or without ``label``.
+        document: Id of a document of the data set; or a new one, as `Classifier.predict` takes it.
+            Its ``label`` are the gold labels; without any they count as unknown.
         top_k: Number of labels per variant.
         place: Where a new document stands, for faults.
 
@@ -80,17 +80,20 @@ def compare_variants(
         split = str(dataset.table(DOCUMENT, ["split"])["split"].iloc[number])
     else:
         records = [one.classifier.columns.translate(document, place) for one in explainers]
+        if isinstance(records[0], Mapping) and not records[0].get(LABEL):
+            records = [{**record, LABEL: None} for record in records]  # as if it were not there
     found = [
         one.explain(record, top_k, place) for one, record in zip(explainers, records, strict=True)
     ]
     metadata: dict[str, list[str]] = {}
-    for record in records:  # a variant may have dropped fields
-        metadata.update(list_metadata(record))
-    text = " ".join(records[0]["text"].split())
-    labels = _find_labels(dataset, records[0].get(LABEL) or (), found)
+    for one in found:  # a variant may have dropped fields
+        metadata.update({field: [*values] for field, values in one.document.metadata.items()})
+    read = found[0].document
+    text = " ".join(read.text.split())
+    labels = _find_labels(dataset, read.gold, found)
     return CaseStudy(
         dataset=dataset.name,
-        document=str(records[0].get("paper", place)),
+        document=read.id or place,
         split=split,
         text=text if len(text) <= _TEXT else f"{text[: _TEXT - 3]}...",
         metadata=metadata,

@@ -115,7 +115,7 @@ def fail_document(fault: str) -> NoReturn:
     Raises:
         CorpusError: Always.
     """
-    raise CorpusError(list_faults("The documents must be in the MATCH format", [fault]))
+    raise CorpusError(list_faults("The documents must be readable", [fault]))
 
 
 @dataclass(frozen=True)

@@ -285,7 +285,7 @@ def test_Classifier_wrong_document_is_named(
     for call in (lambda: next(results), lambda: classifier.predict(documents)):
         with pytest.raises(CorpusError) as caught:
             call()
-        told = f"The documents must be in the MATCH format: document 9: {fault}"
+        told = f"The documents must be readable: document 9: {fault}"
         assert str(caught.value) == told
 
 

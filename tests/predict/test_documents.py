@@ -2,6 +2,7 @@
 
 import csv
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,16 @@ from match_graph.predict.documents import Cells, OwnColumns, list_rows, name_doc
 from match_graph.runs.vocabulary import TextSettings, read_document
 
 
-def own_columns(fields: list[str], layout: TableLayout | None = None) -> OwnColumns:
-    return OwnColumns(
-        TextSettings(fields=fields, tokenizer="regex", word_pattern=WORD_PATTERN, layout=layout)
+def own_columns(
+    fields: list[str],
+    layout: TableLayout | None = None,
+    dropped: Sequence[str] = (),
+    reads_x: bool = False,
+) -> OwnColumns:
+    settings = TextSettings(
+        fields=fields, tokenizer="regex", word_pattern=WORD_PATTERN, layout=layout
     )
+    return OwnColumns(settings, dropped, reads_x)
 
 
 def test_list_rows_leaves_out_missing_cells() -> None:
@@ -52,21 +59,23 @@ def test_OwnColumns_warn_of_unread_names_all_keys_once() -> None:
     bad = [("2", {"text": "a", "venu": "v"}), ("3", {"authors": [], "venu": "w"}), ("4", None)]
     found: list[str] = []
     venue, bare = own_columns(["venue"]), own_columns([])
-    assert [*venue.warn_of_unread(good, (), True, found.append)] == good
+    with_x = own_columns(["venue"], reads_x=True)
+    assert [*with_x.warn_of_unread(good, found.append)] == good
     assert found == []
-    assert [*venue.warn_of_unread(good + bad, (), True, found.append)] == good + bad
+    assert [*with_x.warn_of_unread(good + bad, found.append)] == good + bad
     sentence = (
         "the keys ['authors', 'venu'] of documents are not read; this run reads ['text', 'venue']"
     )
     assert found.pop() == sentence.replace("'text'", "'text', 'x'")
-    assert [*venue.warn_of_unread(bad, (), False, found.append)] == bad
+    assert [*venue.warn_of_unread(bad, found.append)] == bad
     assert found == [sentence]
-    assert [*bare.warn_of_unread(bad, (), False, found.append)] == bad
+    assert [*bare.warn_of_unread(bad, found.append)] == bad
     assert found == [sentence]  # a run without metadata
-    assert [*venue.warn_of_unread(bad, ["authors", "venu"], False, found.append)] == bad
+    without = own_columns(["venue"], dropped=["authors", "venu"])
+    assert [*without.warn_of_unread(bad, found.append)] == bad
     assert found == [sentence]  # a run that leaves them out
     vectors = [("1", {"text": "a", "time": 1, "x": [0.0], "venu": "v"})]
-    assert [*bare.warn_of_unread(vectors, (), False, found.append)] == vectors
+    assert [*bare.warn_of_unread(vectors, found.append)] == vectors
     assert found.pop() == ("the keys ['x'] of documents are not read; this run reads ['text']")
     with pytest.warns(UserWarning) as warned:
         assert [*venue.warn_of_unread(bad)] == bad
@@ -126,25 +135,39 @@ def test_OwnColumns_reads_documents_as_Custom_does(tmp_path: Path, name: str) ->
 
 
 def test_OwnColumns_takes_the_MATCH_format_too() -> None:
-    """Part by part; what is no document is left to its reader, and no text is one sentence."""
+    """Of a document without own columns; a row is read by these alone, and tells what is not."""
     columns = own_columns(OPTIONS["fields"], LAYOUT)
     document = {"paper": 3, "text": "of one", "author": ["Bo"], "label": ["all"]}
-    assert columns.translate(document, "1") == document
-    mixed = columns.translate({"paper": 3, "body": "of one", "others": "Bo"}, "1")
-    assert mixed == {"paper": 3, "text": "of one", "author": ["Bo"]}
+    assert columns.translate(document, "1") is document
     assert columns.translate(["text"], "1") == ["text"]
-    with pytest.raises(CorpusError) as caught:
-        columns.translate({"key": 3, "Body": "of one"}, "new.csv:2")
-    assert str(caught.value) == (
-        "The documents must be in the MATCH format: new.csv:2: there must be a text in the columns "
-        "['title', 'body'], found the columns ['Body', 'key']; name them as in training."
-    )
+    cells = Cells({"paper": "3", "text": "of one", "author": "Bo;Li", "label": "all"})
+    assert columns.translate(cells, "1") == {**document, "paper": "3", "author": ["Bo", "Li"]}
+    row = {"key": 3, "body": "of one", "others": "Bo", "label": 5, "author": ["Li"], "time": "x"}
+    expected = {"paper": "3", "text": "of one", "author": ["Bo"]}
+    assert columns.translate(row, "1") == expected
     found: list[str] = []
-    assert [*columns.warn_of_unread([("1", {**ROWS[0], "day": 1})], (), False, found.append)]
+    assert [*columns.warn_of_unread([("1", row), ("2", {**ROWS[0]})], found.append)]
     assert found == [
-        "the keys ['note'] of documents are not read; this run reads ['title', 'body', 'first', "
-        "'others']"
+        "the keys ['author', 'label', 'note', 'time'] of documents are not read; this run reads "
+        "['title', 'body', 'first', 'others']"
     ]
+
+
+def test_OwnColumns_missing_cells_are_empty() -> None:
+    """As in training; where no column of CSV has the text, the names are wrong."""
+    columns = own_columns(OPTIONS["fields"], LAYOUT)
+    for missing in (None, pd.NA, ""):
+        row = {"key": missing, "first": ["Bo"], 5: "a"}
+        assert columns.translate(row, "1") == {"text": "", "author": ["Bo"]}
+    assert columns.translate(Cells({"key": "3", "title": "", "body": ""}), "1") == {
+        "paper": "3", "text": "", "title": [],
+    }  # fmt: skip
+    with pytest.raises(CorpusError) as caught:
+        columns.translate(Cells({"key": "3", "Body": "of one"}), "new.csv:2")
+    assert str(caught.value) == (
+        "The documents must be readable: new.csv:2: there must be a text in the columns "
+        "['title', 'body'], found ['Body', 'key']; name the columns so."
+    )
 
 
 def test_OwnColumns_reads_CSV_by_the_keys_of_MATCH() -> None:

@@ -245,8 +245,7 @@ def test_predict_files_faults_name_file_and_line(
     with pytest.raises(CorpusError) as caught:
         predict_files(trained_run.folder, [inputs], tmp_path / "out", block_bytes=500)
     assert str(caught.value) == (
-        "The documents must be in the MATCH format: b.jsonl:8: 'text' must be a string, found the "
-        "number 5."
+        "The documents must be readable: b.jsonl:8: 'text' must be a string, found the number 5."
     )
     assert (tmp_path / "out" / "a.jsonl").is_file()
     assert not (tmp_path / "out" / "b.jsonl").exists()

@@ -42,7 +42,7 @@ def test_find_names_leaves_out_ids(dataset: CorpusDataset) -> None:
 def test_find_metadata_names_by_field(dataset: CorpusDataset) -> None:
     """Of all documents; fields without any name are left out."""
     records = toy_documents()["train"]
-    found = find_metadata_names(dataset, records)
+    found = find_metadata_names(dataset, map(list_metadata, records))
     assert [*found] == ["author"]
     assert [*found["author"].values()] == ["Jane Doe"]
 

@@ -115,7 +115,13 @@ def test_compare_variants_of_a_new_document(
     study = compare_variants(explainers, {**record, "label": unknown}, place="here")
     assert study.gold == known.gold
     del record["paper"]
+    record |= {"label": [], "history": ["of no type"], "objects": [{"a": 1}, 2], "venue": "v1"}
     study = compare_variants(explainers, record, top_k=3, place="new.csv:2")
+    assert study.metadata.keys() == known.metadata.keys()
+    assert study.metadata["venue"] == ["v1"]
+    study = compare_variants(
+        explainers, {**record, "venue": known.metadata["venue"]}, 3, "new.csv:2"
+    )
     assert (study.document, study.gold) == ("new.csv:2", [])
     for variant, other in zip(study.variants, known.variants, strict=True):
         assert {one.is_right for one in variant.predictions} == {None}
@@ -130,7 +136,7 @@ def test_compare_variants_refuses_what_is_no_document(
     explainers: list[Explainer], wrong: Any
 ) -> None:
     """With its place."""
-    with pytest.raises(CorpusError, match="The documents must be in the MATCH format: new:1: "):
+    with pytest.raises(CorpusError, match="The documents must be readable: new:1: "):
         compare_variants(explainers, wrong, place="new:1")
 
 

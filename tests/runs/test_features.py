@@ -270,27 +270,26 @@ def test_KnownFeatures_of_columns_that_no_request_has(make_run, sentence_model: 
         ),
         (
             {"x": [1, 2]},
-            "The documents must be in the MATCH format: document 2: 'x' must be a list of 6 "
-            "numbers, found 2.",
+            "The documents must be readable: document 2: 'x' must be a list of 6 numbers, found 2.",
         ),
         (
             {"x": "1 2 3"},
-            "The documents must be in the MATCH format: document 2: 'x' must be a list of 6 "
+            "The documents must be readable: document 2: 'x' must be a list of 6 "
             'numbers, found the string "1 2 3".',
         ),
         (
             {"x": [1, 2, 3, 4, 5, float("nan")]},
-            "The documents must be in the MATCH format: document 2: 'x' must hold finite numbers "
+            "The documents must be readable: document 2: 'x' must hold finite numbers "
             "of 32 bits, found the number NaN.",
         ),
         (
             {"x": [1, 2, 3, 4, 5, 1e300]},
-            "The documents must be in the MATCH format: document 2: 'x' must hold finite numbers "
+            "The documents must be readable: document 2: 'x' must hold finite numbers "
             "of 32 bits, found the number 1e+300.",
         ),
         (
             {"x": [1, 2, 3, 4, 5, 10**400]},
-            f"The documents must be in the MATCH format: document 2: 'x' must hold finite numbers "
+            f"The documents must be readable: document 2: 'x' must hold finite numbers "
             f"of 32 bits, found {describe(10**400)}.",
         ),
     ],
