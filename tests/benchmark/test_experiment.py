@@ -507,7 +507,7 @@ def test_load_experiment_measure_twice_is_refused(write) -> None:
 
 
 def test_load_experiment_command_line_wins_over_overrides(write) -> None:
-    """Of the file, and over its seed, also with the seed 0."""
+    """Settings and seed of the call replace those of the file, the seed 0 too."""
     path = write(overrides={"train.epochs": 2, "train.patience": 5}, seed=5)
     experiment = load_experiment(path, seed=0, settings=["train.epochs=1"])
     assert experiment.overrides == {"train.epochs": 1, "train.patience": 5}

@@ -179,7 +179,7 @@ def test_make_plan_rows_one_name_are_refused_when_fields_known(plan) -> None:
 
 
 def test_make_plan_equal_budget_is_the_largest(plan) -> None:
-    """Of rows whose options give corpora of different sizes, the smaller one has more epochs."""
+    """Every row has the epochs of the row with the smallest corpus, which needs most."""
     sizes = {"small": 200, "large": 600}
     rows = [
         {"name": name, "settings": {"data.options.num_documents": number}}

@@ -623,7 +623,7 @@ def folders(tmp_path: Path) -> list[str]:
 
 
 def find_counting(plan: Plan, earlier: Results, found: str | None = None) -> list[bool]:
-    """Whether each cell of earlier results counts, with a checksum of all features."""
+    """For each cell of earlier results whether it is kept; ``found`` is the features' checksum."""
     keeper = EarlierCells(plan, earlier, lambda *_: found)
     return [keeper.counts(cell) for cell in earlier.cells]
 
@@ -789,7 +789,7 @@ def network_plan(make_experiment, tmp_path: Path) -> Plan:
 
 
 def test_find_vectors_are_those_of_the_same_seed(network_plan: Plan, tmp_path: Path) -> None:
-    """Of the first run that has them; of another seed or a model without vectors there are none."""
+    """The first run with vectors of that seed gives them; other seeds and baselines give none."""
     first, flat, prior, second, *_ = network_plan.cells
     assert find_vectors(flat, network_plan.cells, tmp_path) is None
     folder = tmp_path / first.folder

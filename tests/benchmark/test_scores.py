@@ -287,7 +287,7 @@ def test_CellScores_read_compares_means_with_the_results(kept_cell: Cell, tmp_pa
 def test_CellScores_write_leaves_out_published_cells_without(
     kept_cell: Cell, tmp_path: Path
 ) -> None:
-    """Of which there is no file to read either."""
+    """A published cell without scores in the published file has no rows; others keep theirs."""
     other = kept_cell.model_copy(update={"seed": 1})
     (tmp_path / "to").mkdir()
     CellScores(tmp_path, "test").write(tmp_path / "to", [kept_cell, other])

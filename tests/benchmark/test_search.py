@@ -484,7 +484,7 @@ def test_run_search_of_other_files_of_a_row_is_refused(
 
 
 def test_RowSearch_best_is_the_highest_of_complete_trials() -> None:
-    """Of equal ones the first; what a pruned trial reported is no value of it."""
+    """The first of equal trials wins; values that a pruned trial reported do not count."""
     study, state = optuna.create_study(direction="maximize"), optuna.trial.TrialState
     for value in (0.5, 0.7, 0.7, 0.6):
         study.add_trial(optuna.trial.create_trial(state=state.COMPLETE, value=value))
@@ -527,7 +527,7 @@ LINEAR = [
 
 @pytest.fixture
 def make_searcher(make_search, tmp_path: Path):
-    """What runs the trials of two linear models, of which none has begun."""
+    """Makes the object that runs trials, for two linear models, before their first trial."""
 
     def make(folder: str = "out", **changes) -> _Searcher:
         out, root, quiet = tmp_path / folder, str(tmp_path / "root"), Reporter(quiet=True)
@@ -578,7 +578,7 @@ def test_run_search_trials_of_all_data_sets(make_searcher, tmp_path: Path) -> No
 
 
 def test_run_search_trials_begin_within_the_minutes(make_searcher) -> None:
-    """Of all trials of a row."""
+    """The seconds of all trials of a row add up; beyond the limit none begins."""
     searcher = make_searcher(search={"trials": 3, "minutes": 1.5})
     state = optuna.trial.TrialState.COMPLETE
     for search, seconds in zip(searcher.searches, (40.0, 50.0), strict=True):
@@ -607,7 +607,7 @@ def test_run_search_tuned_rows_have_the_best_settings(make_searcher) -> None:
 
 
 def test_run_search_keeps_vectors_that_others_start_from(make_searcher) -> None:
-    """Of trials with equal vectors the first keeps its files; of the others, what is recorded."""
+    """The first trial with its vectors keeps all files, later ones their records alone."""
     searcher = make_searcher(rows=NETWORK, search={"trials": 2})
     [search] = searcher.searches
     submit_all(searcher)
@@ -662,7 +662,7 @@ def test_RowSearch_find_settings_gives_one_value_to_several_keys() -> None:
 def test_run_trial_value_is_the_mean_over_data_sets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the measure on valid, the higher the better; test is not evaluated."""
+    """The mean of the measure on valid is maximized; test is not evaluated."""
     evaluated = []
 
     def open_here(_work: TrialWork, cell: PlannedCell, _vectors: None) -> SimpleNamespace:

@@ -89,7 +89,7 @@ def test_Range_draw_from_the_distribution_that_it_says(log: bool) -> None:
 
 
 def test_spread_sections_takes_sections_apart() -> None:
-    """Of the configuration alone: what a key takes as a whole stays whole."""
+    """Sections of the configuration are flattened, mappings that are values of a key are not."""
     settings = {
         "train": {"epochs": 3, "patience": 2},
         "model": {"encoder_config": {"num_cls": 2}},
