@@ -37,7 +37,7 @@ _SHOWN_LABELS = 3
 
 
 class TableLayout(StrictModel):
-    """Where the rows of a table have the parts of a document.
+    """Columns of a table of documents, by the part of a document that they hold.
 
     Args:
         columns: Columns by part: ``id``, ``text``, ``label``, each metadata field and, where they

@@ -126,10 +126,9 @@ class Custom(UserFiles):
     suffixes = (".jsonl", ".json", ".ndjson", ".csv", ".tsv")
     path_options = ("path", "taxonomy")
 
-    @cached_property
-    def layout(self) -> TableLayout:  # type: ignore[override]
-        """Columns by the options."""
-        return TableLayout(columns=self.config.list_columns(), separator=self.config.separator)
+    @property
+    def layout(self) -> TableLayout:
+        return self.config.make_layout().model_copy(update={"separator": self.config.separator})
 
     def reader(self) -> "CustomReader":
         return CustomReader(self.files, self.config, self.faults_mode)

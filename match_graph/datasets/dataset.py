@@ -103,8 +103,6 @@ class CorpusDataset(InMemoryDataset):
     published: ClassVar[Mapping[str, float]] = {}
     #: Options that are paths of files to read; a run keeps them as absolute ones.
     path_options: ClassVar[tuple[str, ...]] = ()
-    #: Columns of a user's own table; a run keeps them, to read new documents in the same way.
-    layout: TableLayout | None = None
 
     def __init__(
         self,
@@ -160,6 +158,11 @@ class CorpusDataset(InMemoryDataset):
     def tokenizer(self) -> Tokenizer:
         """How a text becomes words; a run keeps it, to read new documents in the same way."""
         return getattr(self.config, "tokenizer", "regex")
+
+    @property
+    def layout(self) -> TableLayout | None:
+        """Columns of a user's own table, which a run keeps likewise; None without."""
+        return None
 
     @classmethod
     def has_raw(cls, root: Path) -> bool:

@@ -10,7 +10,7 @@ import pandas as pd
 from torch import Tensor
 
 from match_graph.config import parse_settings
-from match_graph.corpus import Corpus, TableLayout
+from match_graph.corpus import Corpus
 from match_graph.corpus_builder import CorpusBuilder
 from match_graph.datasets.hetero_parts import to_array
 from match_graph.datasets.table_rows import TableConfig, TableReader
@@ -98,8 +98,7 @@ def _build(
         if others := sorted({*labels.columns} - _LABEL_COLUMNS):
             builder.warnings.append(f"the columns {others} of labels are not read")
         edges += _read_labels(labels, builder, names)
-    layout = TableLayout(columns=reader.columns)
-    corpus = replace(builder.build(edges, names), layout=layout)
+    corpus = replace(builder.build(edges, names), layout=reader.layout)
     return corpus if labels is None else _define_labels(corpus, labels)
 
 

@@ -34,7 +34,7 @@ class CorpusInMemory(CorpusDataset):
     """
 
     def __init__(self, corpus: Corpus, /, **options: Any) -> None:
-        self._name, self._tokenizer, self.layout = corpus.name, corpus.tokenizer, corpus.layout
+        self._name, self._tokenizer, self._layout = corpus.name, corpus.tokenizer, corpus.layout
         try:
             check_file_name(corpus.name)
         except ValueError as error:
@@ -51,6 +51,10 @@ class CorpusInMemory(CorpusDataset):
     @property
     def tokenizer(self) -> Tokenizer:
         return self._tokenizer
+
+    @property
+    def layout(self) -> TableLayout | None:
+        return self._layout
 
     @property
     def options(self) -> dict[str, Any]:
@@ -113,9 +117,8 @@ class BuiltFolder(CorpusDataset):
         tokenizer: Tokenizer = self._origin["tokenizer"]
         return tokenizer
 
-    @cached_property
-    def layout(self) -> TableLayout | None:  # type: ignore[override]
-        """Columns of the table that it was built from; None without."""
+    @property
+    def layout(self) -> TableLayout | None:
         layout = self._origin.get("layout")
         return None if layout is None else TableLayout.model_validate(layout)
 

@@ -6,6 +6,7 @@ from typing import Any, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
+from match_graph.corpus import TableLayout
 from match_graph.corpus_builder import CorpusBuilder
 from match_graph.datasets.options import UNDATED, SplitConfig, TextConfig, count_days
 from match_graph.io.csv_lines import split_cell
@@ -56,28 +57,28 @@ class TableConfig(TextConfig, SplitConfig):
             raise ValueError("\n".join(faults))
         return self
 
-    def list_columns(self) -> dict[str, list[str]]:
-        """Columns by part, as `TableLayout` has them."""
+    def make_layout(self) -> TableLayout:
+        """Columns by part, those that are not named too."""
         named = {name: name for name in ("id", "text", "label", *self.fields)}
-        return {
+        columns = {
             name: [column] if isinstance(column, str) else list(column)
             for name, column in {**named, **self.columns}.items()
         }
+        return TableLayout(columns=columns)
 
 
 class RowReader:
     """Reader of the parts of a document from the columns of a row.
 
     Args:
-        columns: Columns by part, as `TableLayout` has them.
-        fields: Metadata fields, parts with columns.
+        layout: Columns by part, of the metadata fields, too.
+        fields: Metadata fields.
         fail: Callback that takes faults.
     """
 
-    def __init__(
-        self, columns: Mapping[str, Sequence[str]], fields: Sequence[str], fail: Fail
-    ) -> None:
-        self.columns, self.fields, self.fail = columns, list(fields), fail
+    def __init__(self, layout: TableLayout, fields: Sequence[str], fail: Fail) -> None:
+        self.layout, self.columns = layout, layout.columns
+        self.fields, self.fail = list(fields), fail
 
     def read_id(self, row: Mapping[str, Any], place: str) -> str | None:
         """Id of the document; None where it is missing or wrong, which is a fault."""
@@ -145,7 +146,7 @@ class TableReader(RowReader):
     """
 
     def __init__(self, builder: CorpusBuilder, config: TableConfig, option: str) -> None:
-        super().__init__(config.list_columns(), builder.fields, builder.fail)
+        super().__init__(config.make_layout(), builder.fields, builder.fail)
         self.builder, self.config, self.option = builder, config, option
         builder.notes[UNDATED] += 0
         self.seen: set[str] = set()

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 
+from match_graph.corpus import TableLayout
 from match_graph.datasets.frames import iter_rows
 from match_graph.datasets.options import count_days
 from match_graph.datasets.table_rows import RowReader
@@ -23,8 +24,6 @@ Warn: TypeAlias = Callable[[str], None]
 #: Keys of a document besides its metadata fields; `label` may be there and is not read, nor is
 #: `time`, which exports write, where the run has no times.
 KEYS = ("paper", "text", "label", "time")
-#: Between the values of a cell of CSV, where a table says no other.
-_SEPARATOR = ";"
 
 
 class Cells(dict[str, Any]):
@@ -48,11 +47,11 @@ class OwnColumns:
     ) -> None:
         fields, layout = settings.fields, settings.layout
         keys = {"id": ["paper"]} | {name: [name] for name in ("text", "label", *fields)}
-        self._match = RowReader(keys, fields, fail_document)
-        self._own, self._separator = self._match, _SEPARATOR
+        self._match = RowReader(TableLayout(columns=keys), fields, fail_document)
+        self._own = self._match
         if layout is not None:
-            self._own = RowReader({**keys, **layout.columns}, fields, fail_document)
-            self._separator = layout.separator
+            layout = layout.model_copy(update={"columns": {**keys, **layout.columns}})
+            self._own = RowReader(layout, fields, fail_document)
         self._names = {column for columns in self._own.columns.values() for column in columns}
         self._told_apart = self._names - {column for (column,) in keys.values()} - {*KEYS}
         self._others = ["x"] if reads_x else []
@@ -73,7 +72,7 @@ class OwnColumns:
             CorpusError: A column holds a value of the wrong type, or none of CSV has the text.
         """
         is_cells = isinstance(row, Cells)
-        is_own = isinstance(row, Mapping) and not self._told_apart.isdisjoint(row)
+        is_own = self._is_row(row)
         if not (is_own or is_cells):
             return row
         reader = self._own if is_own else self._match
@@ -92,7 +91,7 @@ class OwnColumns:
             found["paper"] = reader.read_id(row, place)
         if is_own or has_text:
             found["text"] = reader.read_text(row, place)
-        separator = (self._separator if is_own else _SEPARATOR) if is_cells else None
+        separator = reader.layout.separator if is_cells else None
         for name in ("label", *reader.fields):
             if not row.keys().isdisjoint(reader.columns[name]):
                 found[name] = reader.read_list(row, name, place, separator)
@@ -101,6 +100,10 @@ class OwnColumns:
         elif is_cells and "time" in found and "time" not in reader.fields:
             found["time"] = _as_number(found["time"])
         return found
+
+    def _is_row(self, document: Any) -> bool:
+        """Whether a document is a row of the run's own table."""
+        return isinstance(document, Mapping) and not self._told_apart.isdisjoint(document)
 
     def warn_of_unread(
         self, documents: Iterable[tuple[str, Any]], warn: Warn | None = None
@@ -118,7 +121,7 @@ class OwnColumns:
         for place, document in documents:
             if isinstance(document, Mapping):
                 known = self._known
-                if not self._told_apart.isdisjoint(document):
+                if self._is_row(document):
                     known, reader = self._known_own, self._own
                 unread |= dict.fromkeys(str(key) for key in document if key not in known)
             yield place, document

@@ -12,10 +12,11 @@ from match_graph.io.csv_lines import find_delimiter
 from match_graph.io.line_blocks import Block, cut_file
 from match_graph.predict.documents import read_rows
 
+_KINDS = (".jsonl", ".csv", ".tsv")
 #: Suffixes of the files of a folder that are read, also in capitals.
-SUFFIXES = tuple(kind + packed for kind in (".jsonl", ".csv", ".tsv") for packed in ("", ".gz"))
+SUFFIXES = tuple(kind + packed for kind in _KINDS for packed in ("", ".gz"))
 #: What the results of a file leave out of its name.
-_SUFFIX = re.compile(r"(\.jsonl|\.csv|\.tsv)?(\.gz)?$", re.IGNORECASE)
+_SUFFIX = re.compile(rf"({'|'.join(map(re.escape, _KINDS))})?(\.gz)?$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def _list_files(source: Path) -> list[Path]:
         ) from error
     if not files:
         raise CorpusError(
-            f"A folder of documents must hold files that end in .jsonl, .csv, .tsv or these with "
+            f"A folder of documents must hold files that end in {', '.join(_KINDS)} or these with "
             f".gz, but '{source}' has none; name the files one by one."
         )
     return files

@@ -13,7 +13,7 @@ CONFIG = TableConfig(fields=["author"], columns=COLUMNS)
 def test_RowReader_reads_each_part_from_its_columns() -> None:
     """Several columns make one text or one field; what is missing is empty."""
     faults: list[str] = []
-    reader = RowReader(CONFIG.list_columns(), ["author"], faults.append)
+    reader = RowReader(CONFIG.make_layout(), ["author"], faults.append)
     row = {"key": 7, "title": "A", "body": "b c", "first": "Bo", "others": "Li; Å; ", "day": 2015.0}
     assert reader.read_id(row, "1") == "7"
     assert reader.read_text(row, "1") == "A b c"
@@ -29,7 +29,7 @@ def test_RowReader_reads_each_part_from_its_columns() -> None:
 def test_RowReader_names_the_column_of_a_fault() -> None:
     """One sentence for each part."""
     faults: list[str] = []
-    reader = RowReader(CONFIG.list_columns(), ["author"], faults.append)
+    reader = RowReader(CONFIG.make_layout(), ["author"], faults.append)
     row = {"title": 5, "others": {"a": 1}, "day": "May"}
     assert reader.read_id(row, "f:1") is None
     reader.read_text(row, "f:1")

@@ -82,7 +82,7 @@ def test_check_encoder_class_refuses_what_is_none(wrong: object) -> None:
     with pytest.raises(
         ConfigError, match=r"^The encoder 'x' must be a subclass of Encoder, found "
     ):
-        check_encoder_class(wrong, "x")  # type: ignore[arg-type]
+        check_encoder_class(wrong, "x")  # type: ignore[arg-type] - the fault under test
 
 
 def test_check_encoder_class_graph_encoders_make_layers() -> None:

@@ -90,7 +90,7 @@ OPTIONS = {
     },
     "separator": "|",
 }  # fmt: skip
-LAYOUT = TableLayout(columns=Custom.Config(**OPTIONS).list_columns(), separator="|")
+LAYOUT = Custom.Config(**OPTIONS).make_layout().model_copy(update={"separator": "|"})
 ROWS: list[dict[str, Any]] = [
     {"key": f"p{n}", "title": f"Title {n}", "body": body, "first": "Bo", "others": others,
      "tags": ["deep learning", "all"], "fold": "train", "day": f"20{n:02}-02", "note": "unread"}

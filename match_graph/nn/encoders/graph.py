@@ -95,11 +95,11 @@ class GraphEncoder(Encoder):
 
     def _check_states(self, found: Any, name: str, size: int) -> None:
         channels = self.project.out_features
-        by_type = found if isinstance(found, Mapping) else {}
-        new = by_type.get(name, found if by_type is not found else None)
-        is_state = by_type is found and isinstance(new, Tensor)
-        if not is_state or new.shape[1:] != (channels,) or len(new) < size:
-            shape = list(new.shape) if is_state else type(new).__name__
+        is_mapping = isinstance(found, Mapping)
+        new = found.get(name) if is_mapping else None
+        if not isinstance(new, Tensor) or new.shape[1:] != (channels,) or len(new) < size:
+            other = type(new if is_mapping else found).__name__
+            shape = list(new.shape) if isinstance(new, Tensor) else other
             raise ConfigError(
                 f"Layers of '{type(self).__name__}' must give states [n, {channels}] by node type, "
                 f"for n = {size} of '{name}', found {shape}."
