@@ -81,12 +81,6 @@ def _build(
     reader.seen.update(documents.columns)
     reader.note_columns()
     reader.check_columns()
-    for column in reader.columns["label"]:
-        if column in documents and is_multi_hot(map(_simplify, documents[column].tolist())):
-            builder.fail(
-                f"the lists of '{column}' must hold the ids of labels, found 0 and 1 alone, as in "
-                f"rows of a multi-hot matrix; give the ids of the columns that are 1."
-            )
     rows = () if builder.faults else iter_rows(documents, used)
     for number, row in enumerate(builder.documents(rows)):
         reader.add(row, f"documents, row {number}")
@@ -126,23 +120,6 @@ def _find_frame_fault(key: str, frame: pd.DataFrame) -> str:
     if key == "labels" and "id" not in frame:
         return f"labels must have a column id, found {[*frame.columns]}."
     return ""
-
-
-def is_multi_hot(cells: Iterable[Any]) -> bool:
-    """Whether label lists are rows of a multi-hot matrix, not lists of label ids.
-
-    They are if all hold 0 and 1 alone and one holds a value twice, which a list of ids does not.
-
-    Args:
-        cells: Cells of a column of labels; those that are no list are not looked at.
-    """
-    lists = (cell for cell in cells if isinstance(cell, list))
-    repeated = False
-    for labels in lists:
-        if not all(isinstance(one, int | float | np.number) and one in (0, 1) for one in labels):
-            return False
-        repeated |= len(labels) > len({*labels})
-    return repeated
 
 
 def iter_rows(frame: pd.DataFrame, used: Container[str]) -> Iterator[dict[str, Any]]:

@@ -23,6 +23,8 @@ SPLIT_NAMES: dict[str, Split] = {
     "test": "test", "testing": "test",
 }  # fmt: skip
 
+_BINARY = {"0", "1"}
+
 
 class TableConfig(TextConfig, SplitConfig):
     """Options of documents in the rows of a table."""
@@ -152,6 +154,7 @@ class TableReader(RowReader):
         self.seen: set[str] = set()
         self.num_cells, self.num_unsplit = Counter[str](), Counter[str]()
         self.unsplit: dict[str, str] = {}
+        self.label_rows: dict[str, str] = {}
 
     def add(self, row: Mapping[str, Any], place: str, separator: str | None = None) -> None:
         """Adds one row as a document, or its faults.
@@ -182,7 +185,18 @@ class TableReader(RowReader):
             document, text, day, self.builder.notes
         )
         labels = lists.pop("label")
+        self._note_multi_hot(labels, place)
         self.builder.add(document, chosen, text, lists, labels, place, count_days(day))
+
+    def _note_multi_hot(self, labels: Sequence[str], place: str) -> None:
+        """Notes the first row whose labels are as in a multi-hot matrix, and that others are not.
+
+        They are if they are 0 and 1 alone, and one is there twice, which a list of ids has not.
+        """
+        if not {*labels} <= _BINARY:
+            self.label_rows["ids"] = place
+        elif len(labels) > len({*labels}):
+            self.label_rows.setdefault("multi_hot", place)
 
     def _count_cells(self, row: Mapping[str, Any], separator: str | None) -> None:
         """Counts the cells of lists, and those that look like one but are one value."""
@@ -202,6 +216,7 @@ class TableReader(RowReader):
     def note_columns(self) -> None:
         """Notes the columns of the rows that were added, and which look like lists mostly."""
         self.builder.note_seen("column", dict.fromkeys(sorted(self.seen), ""))
+        self.builder.note_seen("label_rows", self.label_rows)
         for column, number in sorted(self.num_cells.items()):
             if 2 * self.num_unsplit[column] > number:
                 self.builder.note_seen("unsplit", {column: self.unsplit[column]})
@@ -234,7 +249,14 @@ class TableReader(RowReader):
             )
 
     def check_lists(self) -> None:
-        """Warns of columns whose cells look like lists in most rows of each part."""
+        """Refuses multi-hot labels, and warns of columns whose cells mostly look like lists."""
+        rows = self.builder.seen.get("label_rows", {})
+        if "multi_hot" in rows and "ids" not in rows:
+            self.fail(
+                f"{rows['multi_hot']}: '{self.columns['label'][0]}' must hold the ids of labels, "
+                f"found 0 and 1 alone, as in rows of a multi-hot matrix; give the ids of the "
+                f"columns that are 1."
+            )
         unsplit, split = (self.builder.seen.get(kind, {}) for kind in ("unsplit", "split"))
         for column in sorted(unsplit.keys() - split.keys()):
             self.builder.warnings.append(

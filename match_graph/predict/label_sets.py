@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from match_graph.datasets.frames import is_multi_hot
 from match_graph.errors import CorpusError
 
 #: Labels with their parents: (child, parent) pairs, {child: parent or parents}, or a networkx
@@ -47,7 +46,7 @@ def find_classes(y: Any, classes: Sequence[Any] | None = None) -> Classes:
         found = list(range(matrix.shape[1]))
     else:
         lists = [given for _, given in iter_label_lists(y)]
-        if is_multi_hot(lists):
+        if _is_multi_hot(lists):
             raise CorpusError(
                 "y must be an indicator matrix or lists of labels, found lists of 0 and 1 alone, "
                 "as in rows of such a matrix; give it as an array, or the labels' names."
@@ -204,3 +203,20 @@ def _list_parents(above: Any) -> Iterable[Any]:
     if above is None:
         return ()
     return above if isinstance(above, list | tuple | set | frozenset) else (above,)
+
+
+def _is_multi_hot(cells: Iterable[Any]) -> bool:
+    """Whether label lists are rows of a multi-hot matrix, not lists of label ids.
+
+    They are if all hold 0 and 1 alone and one holds a value twice, which a list of ids does not.
+
+    Args:
+        cells: Cells of a column of labels; those that are no list are not looked at.
+    """
+    lists = (cell for cell in cells if isinstance(cell, list))
+    repeated = False
+    for labels in lists:
+        if not all(isinstance(one, int | float | np.number) and one in (0, 1) for one in labels):
+            return False
+        repeated |= len(labels) > len({*labels})
+    return repeated

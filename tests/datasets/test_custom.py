@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from match_graph.corpus import Corpus
 from match_graph.datasets import DATASETS, Custom, CustomReader, open_dataset
 from match_graph.datasets.custom import UserFiles
 from match_graph.errors import ConfigError, CorpusError
@@ -225,6 +226,31 @@ def test_CustomReader_warns_of_lists_in_strings(tmp_path: Path, name: str, cell:
     assert warned == [[], [warning], [warning]]
 
 
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
+def test_CustomReader_refuses_multi_hot_labels(tmp_path: Path, name: str) -> None:
+    """Rows of 0 and 1 are refused; lists of labels whose ids are 0 and 1 are kept."""
+    config = Custom.Config(fields=["author"], columns=COLUMNS_OF_AUTHOR)
+
+    def read(*labels: list[int]) -> Corpus:
+        paths = [tmp_path / f"{number}_{name}" for number in range(len(labels))]
+        for path, row, one in zip(paths, ROWS, labels, strict=False):
+            if name.endswith("jsonl"):
+                write_json(path, [{**row, "tags": one}])
+            else:
+                write_csv(path, [{**row, "tags": "; ".join(map(str, one))}])
+        return CustomReader(paths, config).read_corpus()
+
+    with pytest.raises(CorpusError) as error:
+        read([1], [0, 1], [0, 1, 1], [1, 0, 0])
+    line = 2 if name.endswith("csv") else 1
+    assert str(error.value) == (
+        f"{SUMMARY}: 2_{name}:{line}: 'tags' must hold the ids of labels, found 0 and 1 alone, as "
+        f"in rows of a multi-hot matrix; give the ids of the columns that are 1."
+    )
+    for kept in ([[1], [0, 1], [0]], [[0, 1, 1], [1, 0, 0], [2]]):
+        assert set(read(*kept).instances["label"]["id"]) == {str(n) for one in kept for n in one}
+
+
 def test_CustomReader_lists_in_strings_of_one_file_alone(tmp_path: Path) -> None:
     """Few of all rows; nor where the user says that a cell is one value."""
     rows = [{**row, "key": f"{row['key']}{number}"} for number in range(9) for row in ROWS]
@@ -336,7 +362,7 @@ def test_CustomReader_cycle_of_the_taxonomy_is_named(tmp_path: Path, taxonomy: P
     assert refusal(write_json(tmp_path / "a.jsonl"), taxonomy=str(taxonomy)) == (
         "The corpus 'custom' must be consistent: the label hierarchy must be acyclic, but "
         "all -> all is a cycle (taxonomy.txt:1); remove one of these edges, or leave the hierarchy "
-        "out (data.hierarchy=ignore)."
+        "out (of files: data.hierarchy=ignore)."
     )
 
 

@@ -114,7 +114,7 @@ def test_from_frames_refuses_rows_of_a_multi_hot_matrix(make: Any) -> None:
     """Multi-hot rows are refused; lists of labels whose ids are 0 and 1 are kept."""
     documents = make_documents()
     rows = [make([1, 0, 0]), *[make([0, 1, 1])] * (len(documents) - 1)]
-    with pytest.raises(CorpusError, match="the lists of 'tags' must hold the ids of labels"):
+    with pytest.raises(CorpusError, match="row 0: 'tags' must hold the ids of labels"):
         from_frames(documents.assign(tags=rows), **OPTIONS)
     lists = [[1], [0, 1], *[[0]] * (len(documents) - 2)]
     named = from_frames(documents.assign(tags=lists), **OPTIONS)
