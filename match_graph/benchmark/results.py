@@ -9,7 +9,13 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from match_graph.benchmark.experiment import OF_SLICE, Experiment, PlannedRow
 from match_graph.config import StrictModel
-from match_graph.errors import CheckpointError, describe_faults, list_faults
+from match_graph.errors import (
+    CheckpointError,
+    ConfigError,
+    describe_faults,
+    list_faults,
+    suggest,
+)
 from match_graph.io.files import write_beside
 from match_graph.io.names import FileName, InnerPath
 
@@ -30,7 +36,7 @@ class Cell(StrictModel):
     What is measured is empty unless the status is "done".
     """
 
-    dataset: str = Field(description="name of the row")
+    dataset: str = Field(description="name of the data set")
     row: str
     seed: int = Field(ge=0, le=2**33)
     status: Status = "waiting"
@@ -169,7 +175,19 @@ class Results(StrictModel):
         return self
 
     def find_cells(self, dataset: str, row: str) -> list[Cell]:
-        """Cells of a row on a data set, by seed."""
+        """Cells of a row on a data set, by seed.
+
+        Raises:
+            ConfigError: There is no such data set, or row.
+        """
+        records = {record.name: record for record in self.datasets}
+        of_all = [one.name for record in self.datasets for one in record.rows]
+        for kind, name, known in (("data set", dataset, [*records]), ("row", row, of_all)):
+            if name not in known:
+                raise ConfigError(
+                    f"The {kind} must be one of the results, found '{name}'; "
+                    f"{suggest(name, known)}."
+                )
         return [cell for cell in self.cells if (cell.dataset, cell.row) == (dataset, row)]
 
     def find_values(self, dataset: str, row: str, measure: str) -> dict[int, float]:
@@ -178,6 +196,7 @@ class Results(StrictModel):
         Empty if the data set lacks it (`find_measure`).
 
         Raises:
+            ConfigError: There is no such data set, or row.
             CheckpointError: A finished cell lacks the measure.
         """
         cells = [cell for cell in self.find_cells(dataset, row) if cell.status == "done"]

@@ -1,6 +1,7 @@
 """results.json: read back as written, another version refused, a missing measure an error."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from match_graph.benchmark import (
     write_results,
 )
 from match_graph.benchmark.results import RESULTS, describe_failures, sort_cells
-from match_graph.errors import CheckpointError
+from match_graph.errors import CheckpointError, ConfigError
 from match_graph.report import write_tables
 
 
@@ -106,6 +107,23 @@ def test_find_measure_missing_measure_is_an_error_and_never_0(results: Results) 
         "The cell 'cells/toy/prior/seed1' must have the measure 'P@1' on test, but it has [] "
         "there, of the splits ['valid']; change 'measures' or 'split', or evaluate the cell again."
     )
+
+
+@pytest.mark.parametrize(
+    ("dataset", "row", "fault"),
+    [
+        (
+            "toys",
+            "MATCH",
+            "data set must be one of the results, found 'toys'; the nearest is 'toy'",
+        ),
+        ("toy", "MATHC", "row must be one of the results, found 'MATHC'; the nearest is 'MATCH'"),
+    ],
+)
+def test_Results_refuse_unknown_rows(results: Results, dataset: str, row: str, fault: str) -> None:
+    """Instead of no value, which a row has that is not finished."""
+    with pytest.raises(ConfigError, match=re.escape(f"The {fault}.")):
+        results.find_values(dataset, row, "P@1")
 
 
 def test_find_measure_of_a_slice_may_be_lacked_by_a_data_set(results: Results) -> None:
