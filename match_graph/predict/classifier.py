@@ -267,7 +267,7 @@ class Classifier(HubMixin):
 
     def read_row(self, row: Any, place: str, with_gold: bool = False) -> ReadDocument:
         """As `read`, of a document that may have the columns of the run's data set instead."""
-        return self.read(self.columns.translate(row, place), place, with_gold)
+        return self.read(self.columns.translate(row, place, with_gold), place, with_gold)
 
     @torch.no_grad()
     def compute(self, batch: EgoBatch) -> Tensor:

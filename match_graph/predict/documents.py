@@ -60,16 +60,18 @@ class OwnColumns:
         if "date" not in self._own.columns:
             self._known_own |= {"time"}
 
-    def translate(self, row: Any, place: str) -> Any:
+    def translate(self, row: Any, place: str, with_gold: bool = False) -> Any:
         """A document in the MATCH format.
 
         Args:
             row: Row of the run's table, or document in the MATCH format; what is neither is left
                 for its reader to refuse.
             place: Where it stands, for faults.
+            with_gold: Whether its labels must be there.
 
         Raises:
-            CorpusError: A column holds a value of the wrong type, or none of CSV has the text.
+            CorpusError: A column holds a value of the wrong type, none of CSV has the text, or none
+                of a row the labels that must be there.
         """
         is_cells = isinstance(row, Cells)
         is_own = self._is_row(row)
@@ -82,6 +84,12 @@ class OwnColumns:
             fail_document(
                 f"{place}: there must be a text in the columns {text}, found {sorted(row)}; name "
                 f"the columns so."
+            )
+        labels = reader.columns["label"]
+        if with_gold and row.keys().isdisjoint(labels):
+            fail_document(
+                f"{place}: there must be labels in the columns {labels}, found {[*row]}; give an "
+                f"empty one for a document without labels."
             )
         known = self._known_own if is_own else self._known
         found: dict[str, Any] = {

@@ -153,6 +153,22 @@ def test_OwnColumns_takes_the_MATCH_format_too() -> None:
     ]
 
 
+def test_OwnColumns_labels_that_must_be_there() -> None:
+    """The message names the run's columns; an empty cell has no labels."""
+    columns = own_columns(OPTIONS["fields"], LAYOUT)
+    row = {"key": "3", "title": "of one", "tags": ""}
+    assert columns.translate(Cells(row), "1", with_gold=True)["label"] == []
+    del row["tags"]
+    for one in (row, Cells(row)):
+        assert "label" not in columns.translate(one, "1")
+        with pytest.raises(CorpusError) as caught:
+            columns.translate(one, "new.csv:2", with_gold=True)
+        assert str(caught.value) == (
+            "The documents must be readable: new.csv:2: there must be labels in the columns "
+            "['tags'], found ['key', 'title']; give an empty one for a document without labels."
+        )
+
+
 def test_OwnColumns_missing_cells_are_empty() -> None:
     """As in training; where no column of CSV has the text, the names are wrong."""
     columns = own_columns(OPTIONS["fields"], LAYOUT)
