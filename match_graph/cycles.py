@@ -75,5 +75,5 @@ def describe_cycle(nodes: Sequence[str], origin: str = "") -> str:
         path = [*path[:half], f"... ({len(path) - 2 * half:,} more) ...", *path[-half:]]
     return (
         f"the label hierarchy must be acyclic, but {' -> '.join(path)} is a cycle{origin}; "
-        f"remove one of these edges, or leave the hierarchy out (data.hierarchy=ignore)."
+        f"remove one of these edges, or leave the hierarchy out (of files: data.hierarchy=ignore)."
     )

@@ -232,7 +232,8 @@ def _featurize(name: str, values: Any) -> Any:
         (
             _close_cycle,
             "the label hierarchy must be acyclic, but l -> m -> l is a cycle (f:2); "
-            "remove one of these edges, or leave the hierarchy out (data.hierarchy=ignore).",
+            "remove one of these edges, or leave the hierarchy out (of files: "
+            "data.hierarchy=ignore).",
         ),
     ],
     ids=lambda value: value.__name__.strip("_") if callable(value) else "",

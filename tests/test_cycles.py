@@ -45,7 +45,7 @@ def test_find_cycle_of_a_long_cycle_shows_both_ends() -> None:
     assert find_cycle(hierarchy_frame([*ring, ("n2", "n4990", "f:x")])) == (
         "the label hierarchy must be acyclic, but n0 -> n1 -> n2 -> n4990 -> n4991 -> "
         "... (4 more) ... -> n4996 -> n4997 -> n4998 -> n4999 -> n0 is a cycle (f:4999); "
-        "remove one of these edges, or leave the hierarchy out (data.hierarchy=ignore)."
+        "remove one of these edges, or leave the hierarchy out (of files: data.hierarchy=ignore)."
     )
 
 

@@ -86,7 +86,8 @@ def open_table(source: FeatureSource) -> FeatureTable:
     if path.suffix not in openers:
         raise CorpusError(
             f"Features must be in a file that ends with one of {', '.join(_ENDINGS)}, found "
-            f"'{path}'; convert it."
+            f"'{path}'; write its array by numpy.save, its rows in the order of the nodes or with "
+            f"ids beside."
         )
     if path.suffix == ".parquet" and source.ids is not None:
         raise CorpusError(

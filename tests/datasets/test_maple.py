@@ -86,7 +86,7 @@ def test_Maple_taxonomy_with_a_self_loop_is_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path) == (
         "The corpus 'maple' must be consistent: the label hierarchy must be acyclic, but "
         "12 -> 12 is a cycle (taxonomy.txt:2); remove one of these edges, or leave the "
-        "hierarchy out (data.hierarchy=ignore)."
+        "hierarchy out (of files: data.hierarchy=ignore)."
     )
     assert [path.suffix for path in (tmp_path / "built").iterdir()] == [".lock"]
 

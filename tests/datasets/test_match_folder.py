@@ -397,7 +397,7 @@ def test_MatchFolder_cycle_in_the_hierarchy(folder: Path) -> None:
     assert refusal(folder) == (
         "The corpus 'toy' must be consistent: the label hierarchy must be acyclic, but "
         "learning -> science -> deep -> learning is a cycle (taxonomy.txt:2); "
-        "remove one of these edges, or leave the hierarchy out (data.hierarchy=ignore)."
+        "remove one of these edges, or leave the hierarchy out (of files: data.hierarchy=ignore)."
     )
 
 
@@ -408,7 +408,7 @@ def test_MatchFolder_label_that_is_its_own_parent(folder: Path) -> None:
     assert refusal(folder) == (
         "The corpus 'toy' must be consistent: the label hierarchy must be acyclic, but "
         "misc -> misc is a cycle (taxonomy.txt:5); "
-        "remove one of these edges, or leave the hierarchy out (data.hierarchy=ignore)."
+        "remove one of these edges, or leave the hierarchy out (of files: data.hierarchy=ignore)."
     )
 
 

@@ -170,7 +170,7 @@ def test_OpenAlex_self_loop_among_concepts_is_refused(root: Path, tmp_path: Path
     assert refusal(root, labels="concepts", concepts=str(path)) == (
         "The corpus 'openalex' must be consistent: the label hierarchy must be acyclic, but "
         "C3 -> C3 is a cycle (concepts.jsonl:2); remove one of these edges, or leave the "
-        "hierarchy out (data.hierarchy=ignore)."
+        "hierarchy out (of files: data.hierarchy=ignore)."
     )
 
 

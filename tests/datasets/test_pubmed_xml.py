@@ -238,7 +238,7 @@ def test_PubMedXml_hierarchy_with_a_self_loop_is_refused(folder: Path) -> None:
     assert refusal(folder) == (
         "The corpus 'pubmed-xml' must be consistent: the label hierarchy must be acyclic, but "
         "D1 -> D1 is a cycle (mtrees2020.bin:6); remove one of these edges, or leave the "
-        "hierarchy out (data.hierarchy=ignore)."
+        "hierarchy out (of files: data.hierarchy=ignore)."
     )
 
 

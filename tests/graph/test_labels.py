@@ -172,7 +172,7 @@ def test_Hierarchy_cycle_is_named() -> None:
         Hierarchy(torch.tensor([[0, 1, 2], [1, 2, 0]]), 3)
     assert str(caught.value) == (
         "The label hierarchy must be acyclic, but 0 -> 1 -> 2 -> 0 is a cycle; "
-        "remove one of these edges, or leave the hierarchy out (data.hierarchy=ignore)."
+        "remove one of these edges, or leave the hierarchy out (of files: data.hierarchy=ignore)."
     )
 
 
