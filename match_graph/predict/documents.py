@@ -79,25 +79,18 @@ class OwnColumns:
             return row
         reader = self._own if is_own else self._match
         text, (column,) = reader.columns["text"], reader.columns["id"]
-        has_text = not row.keys().isdisjoint(text)
-        if is_cells and not has_text:
-            fail_document(
-                f"{place}: there must be a text in the columns {text}, found {sorted(row)}; name "
-                f"the columns so."
-            )
-        labels = reader.columns["label"]
-        if with_gold and row.keys().isdisjoint(labels):
-            fail_document(
-                f"{place}: there must be labels in the columns {labels}, found {[*row]}; give an "
-                f"empty one for a document without labels."
-            )
+        if is_cells:
+            _check_there(row, text, "a text", place, "name the columns so")
+        if with_gold:
+            remedy = "give an empty one for a document without labels"
+            _check_there(row, reader.columns["label"], "labels", place, remedy)
         known = self._known_own if is_own else self._known
         found: dict[str, Any] = {
             key: row[key] for key in ("x", "time") if key in row and key in known
         }
         if not _is_missing(row.get(column)):
             found["paper"] = reader.read_id(row, place)
-        if is_own or has_text:
+        if is_own or is_cells:
             found["text"] = reader.read_text(row, place)
         separator = reader.layout.separator if is_cells else None
         for name in ("label", *reader.fields):
@@ -143,6 +136,16 @@ class OwnColumns:
                 f"{list(dict.fromkeys(columns))}"
             )
             warnings.warn(text, stacklevel=2) if warn is None else warn(text)
+
+
+def _check_there(
+    row: Mapping[str, Any], columns: Sequence[str], part: str, place: str, remedy: str
+) -> None:
+    """Refuses a row that has none of the columns of a part."""
+    if row.keys().isdisjoint(columns):
+        fail_document(
+            f"{place}: there must be {part} in the columns {columns}, found {[*row]}; {remedy}."
+        )
 
 
 def _is_missing(cell: Any) -> bool:

@@ -182,7 +182,7 @@ def test_OwnColumns_missing_cells_are_empty() -> None:
         columns.translate(Cells({"key": "3", "Body": "of one"}), "new.csv:2")
     assert str(caught.value) == (
         "The documents must be readable: new.csv:2: there must be a text in the columns "
-        "['title', 'body'], found ['Body', 'key']; name the columns so."
+        "['title', 'body'], found ['key', 'Body']; name the columns so."
     )
 
 
