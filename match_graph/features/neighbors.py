@@ -40,11 +40,12 @@ class NeighborPredictor:
     https://doi.org/10.1145/3178876.3185998, for labels' vectors. It differs from PINA in five ways:
 
     - A ridge regression stands in the place of XR-Transformer. It is solved at once, without draws.
-    - Training documents get features nearly as new ones do: each of five folds is predicted from
-      the other four, whose documents give labels' vectors too, and no document is its own
-      neighbour. There they are predicted by the fitted model, which knows each document's labels.
-      Leaving out one document at a time shows its labels, as what its features lack of all others':
-      a linear model reads random ones out of them with an AUC of .64, by folds of .55.
+    - Training documents get features nearly as new ones do: each of five folds, made of documents
+      that follow each other, is predicted from the other four, whose documents give labels' vectors
+      too, and no document is its own neighbour. There they are predicted by the fitted model, which
+      knows each document's labels. Leaving out one document at a time shows its labels, as what its
+      features lack of all others': a linear model reads random ones out of them with an AUC of .64,
+      by folds of .55.
     - Vectors are dense ones of texts, so that every encoder can read them, not bags of words.
     - Labels' texts are no further training documents, and not their vectors.
     - At most 100,000 training documents can be neighbours.

@@ -142,7 +142,7 @@ def _describe_vectors(
 ) -> dict[str, Any]:
     model = {"latent": source.latent} if embedder is None else {"model": embedder.digest}
     near = {"neighbors": source.neighbors, "earlier": bool(source.earlier)}
-    near["version"] = 3  # raised where the same source gives other vectors
+    near["version"] = 4  # raised where the same source gives other vectors
     return {**model, "columns": columns, **(near if source.neighbors else {})}
 
 

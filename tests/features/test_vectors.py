@@ -15,7 +15,7 @@ from match_graph.errors import CheckpointError, CorpusError
 from match_graph.features import VECTORS, TextEmbedder, open_features, read_text_vectors
 from match_graph.features.neighbors import link_documents
 from match_graph.features.texts import list_texts
-from match_graph.features.vectors import make_text_vectors
+from match_graph.features.vectors import assign_runs, make_text_vectors
 from match_graph.typing import DOCUMENT, MASKS
 
 PINA = FeatureSource(latent=8, neighbors=3)
@@ -90,6 +90,18 @@ def test_open_features_of_neighbours_without_the_fold(home: Path) -> None:
         expected = scores.clamp(min=0) @ nodes
         near = normalize(found[train[one], 4:], dim=0)
         torch.testing.assert_close(near, normalize(expected, dim=0), atol=4e-3, rtol=0)
+
+
+@pytest.mark.parametrize("number", [0, 1, 4, 26, 700, 3001])
+def test_assign_runs_keeps_documents_that_follow_each_other(number: int) -> None:
+    """Five folds of nearly one size wherever there are five documents; few runs are cut."""
+    fold = assign_runs(number)
+    assert len(fold) == number
+    sizes = torch.bincount(fold, minlength=5)
+    assert len(sizes) == 5
+    assert int(sizes.max() - sizes.min()) <= max(1, min(32, number // 20))
+    if number >= 700:
+        assert float((fold[1:] != fold[:-1]).float().mean()) < 1 / 30
 
 
 def test_open_features_of_neighbours_by_a_language_model(
