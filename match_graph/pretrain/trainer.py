@@ -218,7 +218,11 @@ class SphericalTrainer:
             )
             return loss, tangents
         losses, *gradients = margin_gradients(
-            anchor_row, positive_row, negative_row.view(*shape, -1), self.config.margin, allowed
+            anchor_row,
+            positive_row,
+            negative_row.view(*shape, self.config.channels),  # a process may have no pair
+            self.config.margin,
+            allowed,
         )
         tangents = [
             riemannian_gradient(row, gradient.view(row.shape))

@@ -102,6 +102,20 @@ def test_SphericalTrainer_step_is_the_objective_on_drawn_rows(
         assert torch.allclose(trainer.tables[name], table, atol=1e-6)
 
 
+@pytest.mark.parametrize("shared", [True, False])
+def test_SphericalTrainer_step_without_a_pair_moves_nothing(
+    synthetic: Synthetic, shared: bool
+) -> None:
+    """The last step of several processes may leave one of them without pairs."""
+    trainer = SphericalTrainer(synthetic[0], SMALL.model_copy(update={"shared_negatives": shared}))
+    relation = trainer.kinds[0][0]
+    before = copy.deepcopy(trainer.tables)
+    chunk = trainer.feeds[relation.name].next_chunk(0, trainer.generator)
+    assert float(trainer.step(relation, chunk, 0.1)) == 0
+    for name, table in trainer.tables.items():
+        torch.testing.assert_close(table, before[name])
+
+
 def test_SphericalTrainer_positive_itself_is_never_a_negative() -> None:
     """With two targets half of the draws are the positive: none of them may cost anything."""
     data = HeteroData()
