@@ -260,7 +260,9 @@ class _LabelAttention(torch.autograd.Function):
     def backward(ctx: Any, outgoing: Tensor) -> tuple[Tensor | None, ...]:
         keys, values, valid, weight, candidates, *shared = ctx.saved_tensors
         inputs = [tensor.detach().requires_grad_() for tensor in (keys, values, *shared)]
-        sums = [torch.zeros_like(tensor) for tensor in inputs]
+        # in float32 at least, as a sum of many chunks stops growing in bfloat16
+        wide = [torch.promote_types(tensor.dtype, torch.float32) for tensor in inputs]
+        sums = [torch.zeros_like(one, dtype=kind) for one, kind in zip(inputs, wide, strict=True)]
         d_weight, d_bias = torch.zeros_like(weight), weight.new_zeros(weight.size(0))
         device, dtype, enabled = ctx.autocast
         start = 0
@@ -277,7 +279,8 @@ class _LabelAttention(torch.autograd.Function):
             else:
                 d_weight.index_add_(0, labels.reshape(-1), found[0].flatten(0, 1))
                 d_bias.index_add_(0, labels.reshape(-1), part.reshape(-1).to(d_bias))
-        return (sums[0], sums[1], None, d_weight, d_bias, None, None, None, *sums[2:])
+        of_inputs = [one.to(other.dtype) for one, other in zip(sums, inputs, strict=True)]
+        return (*of_inputs[:2], None, d_weight, d_bias, None, None, None, *of_inputs[2:])
 
 
 def _chunks(weight: Tensor, candidates: Tensor | None, step: int) -> list[Any]:

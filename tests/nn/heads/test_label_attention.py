@@ -172,6 +172,23 @@ def test_LabelAttentionHead_gradient_computed_precision_scores() -> None:
         assert float((one - other).norm() / one.norm()) < 0.05
 
 
+def test_LabelAttentionHead_bfloat16_gradient_for_any_chunks() -> None:
+    """The sum over many chunks is that of one chunk within rounding."""
+
+    def find_gradients(chunk_values: int) -> tuple[Tensor, ...]:
+        torch.manual_seed(0)
+        config = LabelAttentionHead.Config(hidden_channels=[16], chunk_values=chunk_values)
+        head = LabelAttentionHead(32, 1000, config)
+        states = torch.randn(40, 32).bfloat16().requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16):
+            logits = head(EncoderOutput(None, states, torch.tensor([0, 25, 40])))
+        loss = torch.nn.functional.softplus(logits.float() - 4).sum()
+        return torch.autograd.grad(loss, [states, *head.project.parameters()])
+
+    for one, other in zip(find_gradients(2**24), find_gradients(1), strict=True):
+        assert float((one - other).norm() / one.norm()) < 0.015
+
+
 def test_LabelAttentionHead_ranks_unrounded_but_in_training() -> None:
     """In bfloat16 the best of many labels tie; those of candidates are the same numbers."""
 
