@@ -17,7 +17,8 @@ no-pretrain   pre-training (``model.init=random``)                  rows uniform
 
 The number of pairs of pre-training stays: what a field leaves goes to the other kinds. The
 hierarchy stays in the data, so that violations of it are measured also where nothing keeps them
-low. A field that is named like another ablation ("metadata") is taken out by ``data.drop_fields``.
+low; so a head that passes messages over it is refused with ``no-hierarchy``. A field that is named
+like another ablation ("metadata") is taken out by ``data.drop_fields``.
 """
 
 from copy import deepcopy
@@ -33,6 +34,7 @@ from match_graph.graph.build import CITATION_FIELD
 from match_graph.graph.view import Graph, view_graph
 from match_graph.io.source import is_folder, resolve_path
 from match_graph.io.yaml import put
+from match_graph.nn.model import find_head
 from match_graph.own_code import CODE, locate_code, name_code
 from match_graph.training.device import choose_precision
 from match_graph.training.models import find_model
@@ -192,6 +194,11 @@ def _leave_out_hierarchy(config: Config, data: Graph) -> Config:
         _refuse(NO_HIERARCHY, "hypernymy terms", f"'{config.model.encoder}' has none")
     if not view_graph(data).num_edges(IS_A):
         _refuse(NO_HIERARCHY, "a label hierarchy", "the data set has none")
+    if find_head(config.model).needs_label_graph:
+        raise ConfigError(
+            f"The ablation '{NO_HIERARCHY}' leaves out a label hierarchy, but the head "
+            f"'{config.model.head}' passes messages over it; choose another head."
+        )
     config = config.change("train", lambda_parameter=0.0, lambda_output=0.0)
     return config.change("model", coherent=False).change("pretrain", label_parent=False)
 
