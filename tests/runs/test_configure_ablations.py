@@ -95,7 +95,7 @@ def test_resolve_ablations_no_hierarchy_turns_both_terms_off(data: HeteroData) -
     assert config.data == Config().data
 
 
-def test_resolve_ablations_no_hierarchy_refuses_head_over_label_graph(data: HeteroData) -> None:
+def test_resolve_ablations_no_hierarchy_refuses_a_label_graph(data: HeteroData) -> None:
     """Without both terms such a head would still read every edge of the hierarchy."""
     assert refusal(data, "no-hierarchy", settings=("model.head=label_graph",)) == (
         "The ablation 'no-hierarchy' leaves out a label hierarchy, but the head 'label_graph' "
