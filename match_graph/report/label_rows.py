@@ -12,6 +12,8 @@ from match_graph.report.tables import Table
 
 #: Height of a row, width of a level, where rows begin, and where probabilities do.
 _ROW, _LEVEL, _LEFT, _SHARES = 22, 16, 22, 270
+#: Where the dot of the deepest level lies at most: some letters of its name have room behind it.
+_RIGHT = 200
 #: Width of a letter, rather too much.
 _LETTER = 6.4
 
@@ -70,15 +72,18 @@ class LabelRows(Chart):
     def rows(self) -> list[Row]:
         """Labels from top to bottom."""
         rank = {one.label: place for place, one in enumerate(self.variant.predictions, start=1)}
+        arranged = arrange(self.labels)
+        deepest = max((level for _, level in arranged), default=0)
+        width = min(_LEVEL, (_RIGHT - _LEFT) / max(1, deepest))
         return [
             Row(
                 label,
-                x=_LEFT + _LEVEL * level,
+                x=_LEFT + width * level,
                 y=number * _ROW + _ROW / 2 + 2,
                 probability=self.variant.probability[label.label],
                 rank=rank.get(label.label, 0),
             )
-            for number, (label, level) in enumerate(arrange(self.labels))
+            for number, (label, level) in enumerate(arranged)
         ]
 
     @cached_property

@@ -6,6 +6,7 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 
 from match_graph.predict.case_study import CaseLabel, CaseStudy
+from match_graph.report.charts import WIDTH
 from match_graph.report.figures import PALETTE
 from match_graph.report.label_rows import LabelRows, arrange
 
@@ -36,6 +37,28 @@ def test_LabelRows_diamond(case_study: CaseStudy, hostile: str) -> None:
     }
     assert figure.data.rows[3] == [f"{hostile} (d)", "0.0625", "gold", "", "b, c"]
     assert figure.data.rows[4] == [f"{hostile} ({hostile})", "0.7500", "gold", "1", "a"]
+
+
+def test_LabelRows_deep(case_study: CaseStudy) -> None:
+    """A chain of 300 labels stays on the canvas, each edge with it."""
+    labels = [
+        CaseLabel(
+            label=str(row),
+            name=None,
+            is_gold=False,
+            depth=row,
+            parents=[str(row - 1)] if row else [],
+        )
+        for row in range(300)
+    ]
+    probability = {label.label: 0.5 for label in labels}
+    variant = case_study.variants[0].model_copy(
+        update={"probability": probability, "predictions": []}
+    )
+    figure = LabelRows(labels, variant)
+    x = [row.x for row in figure.rows]
+    assert x == sorted(set(x)) and x[-1] < WIDTH
+    assert figure.svg.count("<path") >= 2 * 300 - 1
 
 
 @st.composite
