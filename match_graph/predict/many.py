@@ -74,7 +74,8 @@ def predict_files(
     )
 
     def check() -> None:
-        empty = [path.name for path in job.results if not path.stat().st_size]
+        pairs = zip(job.inputs, job.results, strict=True)
+        empty = [one.path.name for one, path in pairs if not path.stat().st_size]
         if len(empty) == len(job.results):
             raise _nothing(job)
         if empty:

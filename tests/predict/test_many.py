@@ -253,6 +253,19 @@ def test_predict_files_faults_name_file_and_line(
         predict_files(trained_run.folder, [inputs / "empty.jsonl"], tmp_path / "none")
 
 
+def test_predict_files_names_empty_inputs(
+    trained_run: TrainedRun, tmp_path: Path, documents: list[dict[str, Any]], capsys
+) -> None:
+    """By the names of the inputs, which differ from those of the results."""
+    from match_graph.io import Reporter
+
+    write_lines(tmp_path / "in" / "a.jsonl", documents[:2])
+    (tmp_path / "in" / "none.csv").touch()
+    quiet = Reporter(quiet=True)
+    predict_files(trained_run.folder, [tmp_path / "in"], tmp_path / "out", reporter=quiet)
+    assert capsys.readouterr().err == "warning: 1 files hold no document: 'none.csv'\n"
+
+
 def test_evaluate_files_measures_are_those_of_Run_evaluate(
     trained_run: TrainedRun, inputs: Path, tmp_path: Path, documents: list[dict[str, Any]]
 ) -> None:
