@@ -13,13 +13,14 @@ from lightning_fabric import Fabric
 from torch import Tensor
 
 from match_graph.config import TrainConfig
-from match_graph.errors import ConfigError, ProcessError
+from match_graph.errors import ConfigError, CorpusError, ProcessError, list_faults
 from match_graph.io.cluster import Cluster, run_here
 from match_graph.io.line_blocks import Block
 from match_graph.io.progress import Reporter
 from match_graph.predict.files import Input, find_inputs
 from match_graph.predict.result_folder import ResultFolder
 from match_graph.predict.work import Task, Work, make_part
+from match_graph.runs.vocabulary import READABLE
 from match_graph.training.device import choose_device, make_fabric
 from match_graph.training.heartbeat import shared
 from match_graph.training.launch import is_by_torchrun
@@ -77,12 +78,14 @@ class Job:
     def run(self, conclude: Callable[[], None], *further: str) -> None:
         """Makes what is not there yet; where torchrun started several processes, all call this.
 
+        A wrong document stops no other file: these are finished before the error is raised.
+
         Args:
             conclude: Called by the first process when all results are there.
             *further: Names of results that it makes.
 
         Raises:
-            CorpusError: A document is wrong, or a file has changed.
+            CorpusError: Documents are wrong, or a file has changed; a line for each block.
             ExportError: The folder holds something else, or is in use.
             ProcessError: Processes do not see the same files, or one is lost.
         """
@@ -133,7 +136,11 @@ class Job:
         return missing
 
     def _make(self, tasks: Sequence[Task], alone: bool) -> None:
-        """Makes parts; where no other process does, each file is finished with its last part."""
+        """Makes parts; where no other process does, each file is finished with its last part.
+
+        Raises:
+            CorpusError: Some could not be made, after all others.
+        """
         if not tasks:
             return
         self.work.check()
@@ -146,12 +153,15 @@ class Job:
                 nonlocal done
                 done += task.block.num_bytes
                 advance(done, task.block.path.name)
-                if alone:
+                if alone and task.part.exists():
                     self._left[task.number] -= 1
                     if not self._left[task.number]:
                         self._finish_one(task.number)
 
-            run(make_part, tasks, note)
+            faults = [fault for fault in run(make_part, tasks, note) if fault is not None]
+        if faults:
+            found = [fault.removeprefix(f"{READABLE}: ") for fault in faults]
+            raise CorpusError(list_faults(READABLE, found) if len(faults) > 1 else faults[0])
 
     def _finish(self) -> None:
         """Finishes what is left."""

@@ -113,17 +113,24 @@ class Task:
     part: Path
 
 
-def make_part(task: Task) -> None:
+def make_part(task: Task) -> str | None:
     """Writes the part of a block beside its place and renames it.
 
+    Returns:
+        Message of a fault, if a document is wrong (file:line) or the file has changed: there is no
+        part then.
+
     Raises:
-        CorpusError: A document is wrong (file:line), or the file has changed.
         CheckpointError: The run has changed.
     """
-    with _ONE, beside(task.part) as place:
-        task.work.make(task.block, place)
-        finish(place)
-        place.replace(task.part)
+    try:
+        with _ONE, beside(task.part) as place:
+            task.work.make(task.block, place)
+            finish(place)
+            place.replace(task.part)
+    except CorpusError as error:
+        return str(error)
+    return None
 
 
 @dataclass(frozen=True)

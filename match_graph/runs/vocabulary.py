@@ -37,6 +37,8 @@ from match_graph.typing import CONTAINS, DOCUMENT, LABEL, MASKS, WORD, has_edge
 HIERARCHY = "label__is_a"
 #: What to do about a broken file that a run writes where it is missing.
 WRITE_AGAIN = "delete it and go on with the run by `match-graph train`, which writes it again"
+#: Requirement of documents to predict, for messages.
+READABLE = "The documents must be readable"
 
 
 class TextSettings(StrictModel):
@@ -115,7 +117,7 @@ def fail_document(fault: str) -> NoReturn:
     Raises:
         CorpusError: Always.
     """
-    raise CorpusError(list_faults("The documents must be readable", [fault]))
+    raise CorpusError(list_faults(READABLE, [fault]))
 
 
 @dataclass(frozen=True)

@@ -247,8 +247,17 @@ def test_predict_files_faults_name_file_and_line(
     assert str(caught.value) == (
         "The documents must be readable: b.jsonl:8: 'text' must be a string, found the number 5."
     )
-    assert (tmp_path / "out" / "a.jsonl").is_file()
-    assert not (tmp_path / "out" / "b.jsonl").exists()
+    finished = ["a.jsonl", "empty.jsonl"]
+    assert sorted(path.name for path in (tmp_path / "out").glob("*.jsonl")) == finished
+    (inputs / "a.jsonl").write_text("[]\n")
+    with pytest.raises(CorpusError) as caught:
+        predict_files(trained_run.folder, [inputs], tmp_path / "out", block_bytes=500)
+    assert str(caught.value).splitlines() == [
+        "The documents must be readable, but 2 faults were found:",
+        "  a.jsonl:1: a line must be one JSON object, found the list []; write one document a "
+        "line.",
+        "  b.jsonl:8: 'text' must be a string, found the number 5.",
+    ]
     with pytest.raises(CorpusError, match=r"^There must be at least one document, found none in "):
         predict_files(trained_run.folder, [inputs / "empty.jsonl"], tmp_path / "none")
 
