@@ -5,6 +5,7 @@ lost to another one. The processes see the same files under the same paths. Sour
 https://distributed.dask.org.
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
@@ -292,9 +293,16 @@ class Cluster:
 
 
 def _close(cluster: "LocalCluster") -> None:
-    """Ends a local cluster, at the second try if Dask was starting a lost process anew."""
+    """Ends a local cluster, at the second try if Dask was starting a lost process anew.
+
+    All calls have ended, so that nothing is lost with a process that does not end in the four
+    seconds that Dask gives it and is killed: warnings of that are not shown.
+    """
     from distributed import Status
 
+    nanny = logging.getLogger("distributed.nanny")
+    level = nanny.level
+    nanny.setLevel(logging.ERROR)
     try:
         cluster.close()
     except AssertionError:  # "can only join a started process"; its nanny has given up by now
@@ -302,6 +310,8 @@ def _close(cluster: "LocalCluster") -> None:
         cluster._futures = {task for task in cluster._futures if not task.done()}
         cluster.status = Status.running
         cluster.close()
+    finally:
+        nanny.setLevel(level)
 
 
 def run_on(

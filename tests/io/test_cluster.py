@@ -74,6 +74,26 @@ def test_Cluster_ends_where_dask_starts_a_process(monkeypatch: pytest.MonkeyPatc
     assert not psutil.pid_exists(number)
 
 
+def test_Cluster_processes_killed_at_its_end_are_not_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Their calls have ended; what is told before and after stays."""
+    distributed = pytest.importorskip("distributed", reason="no Dask (extra: scale)")
+    nanny = logging.getLogger("distributed.nanny")
+    close = distributed.LocalCluster.close
+
+    def warn(local: Any) -> None:
+        nanny.warning("killing")
+        close(local)
+
+    monkeypatch.setattr(distributed.LocalCluster, "close", warn)
+    caplog.set_level(logging.WARNING, "distributed.nanny")
+    with caplog.at_level(logging.WARNING), Cluster(workers=1).open():
+        nanny.warning("memory")
+    nanny.warning("later")
+    assert [one.message for one in caplog.records if one.name == nanny.name] == ["memory", "later"]
+
+
 def test_Cluster_processes_leave_an_interrupt_to_this_one() -> None:
     """Ctrl-C reaches them too, and would end them with a traceback each."""
     pytest.importorskip("distributed", reason="no Dask (extra: scale)")
