@@ -96,6 +96,8 @@ class BuiltFolder(CorpusDataset):
             "tokenizer": options.pop("tokenizer", None) not in (None, self.tokenizer),
             "hierarchy": options.pop("hierarchy", None) == "ignore",
         }
+        own = {"root", "transform", "pre_transform", "force_reload", "track", "faults", "cluster"}
+        other |= {f"options.{key}": True for key in options if key not in own}
         if made := [key for key, is_other in other.items() if is_other]:
             raise ConfigError(
                 f"A built folder, as of documents in memory, is opened as it was made, but "

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch_geometric.data import EdgeAttr, FeatureStore, GraphStore, HeteroData, TensorAttr
 from torch_geometric.data.graph_store import EdgeLayout
 
-from match_graph.errors import GraphError
+from match_graph.errors import GraphError, suggest
 from match_graph.graph.adjacency import Adjacency
 from match_graph.graph.csr import row_index
 from match_graph.graph.labels import Targets
@@ -215,8 +215,14 @@ class MappedGraph(FeatureStore, GraphStore):
         """Adds or replaces an attribute in memory; the files stay.
 
         Raises:
-            GraphError: It is one by which the lists of the files are sorted and cut.
+            GraphError: It is one by which the lists of the files are sorted and cut, or there is no
+                such node type.
         """
+        if attr.group_name not in self._nodes:
+            raise GraphError(
+                f"An attribute must be of one of the node types {[*self._nodes]}, found "
+                f"'{attr.group_name}'; {suggest(str(attr.group_name), self._nodes)}."
+            )
         if attr.attr_name in _NODE_DTYPES:
             raise GraphError(
                 f"An attribute that is put into a built graph must leave its neighbour lists "

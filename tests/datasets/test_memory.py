@@ -188,13 +188,20 @@ def test_BuiltFolder_refuses_to_build_again(synthetic: Synthetic, option: str) -
 
 @pytest.mark.parametrize(
     "option",
-    [{"hierarchy": "ignore"}, {"tokenizer": "regex"}, {"fields": ["venue"]}, {"fields": []}],
+    [
+        {"hierarchy": "ignore"},
+        {"tokenizer": "regex"},
+        {"fields": ["venue"]},
+        {"fields": []},
+        {"num_documents": 5},
+    ],
 )
 def test_BuiltFolder_refuses_to_make_another_graph(synthetic: Synthetic, option) -> None:
     """By name, with where to give it instead."""
     (name,) = option
+    place = "data.options" if name == "num_documents" else "data"
     with pytest.raises(
-        ConfigError, match=f"^A built folder, .* but data.{name} would make another"
+        ConfigError, match=f"^A built folder, .* but {place}.{name} would make another"
     ):
         open_dataset(str(synthetic.built), **option)
     same = {"hierarchy": "use", "tokenizer": "whitespace", "fields": None}

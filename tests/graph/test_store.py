@@ -127,6 +127,12 @@ def test_MappedGraph_put_tensor_joins_features(graph: MappedGraph) -> None:
     assert other.node_tensor("venue", "x") is None
 
 
+def test_MappedGraph_put_tensor_of_an_unknown_type(graph: MappedGraph) -> None:
+    """The message names the nearest type."""
+    with pytest.raises(GraphError, match=r"found 'venues'; the nearest is 'venue'\.$"):
+        graph.put_tensor(torch.rand(3, 4), group_name="venues", attr_name="x", index=None)
+
+
 @pytest.mark.parametrize("name", ["time", "train_mask"])
 def test_MappedGraph_put_tensor_refuses_what_sorts_the_lists(graph: MappedGraph, name: str) -> None:
     """Draws search the lists of the files by it: others than the built ones would mislead them."""
