@@ -54,7 +54,7 @@ def run_line(
 def _run(options: Train) -> "Run":
     run = options.start()
     if run.is_finished:
-        run.reporter.line(f"This run is finished; --overwrite runs it again: {run.folder}")
+        run.reporter.line(f"This run is finished; --overwrite runs it again: {run.shown}")
     else:
         run.train()
         run.evaluate()
@@ -131,7 +131,7 @@ def pretrain(
         print_quality(quality)
     if path is not None:
         echo(path)
-    echo(run.folder)
+    echo(run.shown)
 
 
 @command()
@@ -140,7 +140,7 @@ def train(options: Train) -> None:
     run = options.start()
     run.train()
     if run.leads:
-        echo(run.folder)
+        echo(run.shown)
 
 
 @command()

@@ -69,7 +69,7 @@ def print_runs(runs: Sequence[Run]) -> None:
     for line in list_twins(read_record(runs[0].folder)):
         console.print(line)
     for run in runs:
-        console.print(Text(str(run.folder)))
+        console.print(Text(str(run.shown)))
 
 
 def print_measures(measures: Mapping[str, float]) -> None:
@@ -98,7 +98,7 @@ def print_paths(run: Run) -> None:
     """Prints the files of the run folder, and what to run next."""
     console = SafeConsole(highlight=False, soft_wrap=True)
     console.print("Written:")
-    for path, content in list_files(run.folder).items():
+    for path, content in list_files(run.shown).items():
         console.print(Text(f"  {path}  ({content})"))
     console.print("Next:")
     for command in next_commands(run):

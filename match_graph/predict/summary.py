@@ -101,7 +101,7 @@ def next_commands(run: Run) -> list[str]:
     code = {"encoder": run.config.model.encoder, "head": run.config.model.head}
     own = [f"--{kind}={name}" for kind, name in code.items() if name and is_own_code(name)]
     commands = [
-        ["predict", str(run.folder), "--input", "documents.jsonl", "--top-k", "5", *own],
+        ["predict", str(run.shown), "--input", "documents.jsonl", "--top-k", "5", *own],
         ["build", *source],
         ["run", *source, "--encoder", _another(run), *_list_data_settings(run.config)],
     ]

@@ -109,7 +109,7 @@ class RunInputs:
     """Run folder with its data set, and what follows from its configuration.
 
     Args:
-        folder: Run folder.
+        folder: Run folder; kept absolute, as a script may change its working directory.
         config: Resolved configuration.
         dataset: Built data set.
         reporter: Progress reporter.
@@ -121,6 +121,15 @@ class RunInputs:
     dataset: CorpusDataset
     reporter: Reporter
     fabric: Fabric
+
+    def __post_init__(self) -> None:
+        self.folder = self.folder.absolute()
+
+    @property
+    def shown(self) -> Path:
+        """Run folder for printing, relative if it is below the working directory."""
+        here = Path.cwd()
+        return self.folder.relative_to(here) if here in self.folder.parents else self.folder
 
     @property
     def leads(self) -> bool:

@@ -239,7 +239,7 @@ def _check_is_seen(run: Run) -> None:
     if not (run.folder / CONFIG).is_file():
         raise CheckpointError(
             f"All processes of a run must see its folder, but process {run.fabric.global_rank} "
-            f"does not find '{run.folder}'; choose one on a disk that the machines share with "
+            f"does not find '{run.shown}'; choose one on a disk that the machines share with "
             f"--out."
         )
 
@@ -297,13 +297,13 @@ def _check_data(run: Run) -> None:
     record = read_record(run.folder)
     if record["data_checksum"] != run.dataset.checksum:
         raise CheckpointError(
-            f"The run in '{run.folder}' was made from other data than '{run.config.dataset}' holds "
+            f"The run in '{run.shown}' was made from other data than '{run.config.dataset}' holds "
             f"now; restore the data, or start again with --overwrite."
         )
     there, here = record.get("feature_checksums", {}), run.dataset.feature_digests
     if changed := sorted(name for name in {*there, *here} if there.get(name) != here.get(name)):
         raise CheckpointError(
-            f"The run in '{run.folder}' was made with other features of {changed} than "
+            f"The run in '{run.shown}' was made with other features of {changed} than "
             f"data.features gives now; restore them, or start again with --overwrite."
         )
-    check_inputs(run.folder, record, hash_inputs(run.config))
+    check_inputs(run.shown, record, hash_inputs(run.config))

@@ -17,6 +17,7 @@ def make_run(folder: Path, settings: list[str]) -> Run:
     """Stand-in for a run with these settings, with the attributes that `next_commands` reads."""
     parts: dict[str, Any] = {
         "folder": folder,
+        "shown": folder,
         "config": load_config(None, ["dataset=synthetic", *settings]),
         "dataset": SimpleNamespace(root=folder.parent),
         "model": SimpleNamespace(is_neural=True),

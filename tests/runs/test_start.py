@@ -137,8 +137,8 @@ def test_open_run_own_classes_must_be_named_again(
     place = f"{tmp_path}/own.py"
     assert own_run.config.dataset == f"{place}:Toys"
     assert own_run.config.model.encoder == f"{place}:Mine"
-    assert own_run.folder == Path("runs/toys-own.Mine-seed0")
-    assert default_folder("toys", own_run.config) == own_run.folder
+    assert own_run.shown == Path("runs/toys-own.Mine-seed0")
+    assert default_folder("toys", own_run.config) == own_run.shown
     folder, root, metrics = own_run.folder.resolve(), tmp_path / "root", own_run.read_metrics()
     monkeypatch.chdir(tmp_path.parent)
     names = {"encoder": f"{place}:Mine", "dataset": f"{tmp_path.name}/own.py:Toys"}
@@ -175,6 +175,23 @@ def test_open_run_own_code_has_changed(own_run: Run, tmp_path: Path) -> None:
     )
     start_run(str(built), config, "runs/built", overwrite=True)
     assert open_run(run.folder, encoder="own.py:Mine").folder == run.folder
+
+
+def test_start_run_keeps_its_folder(
+    toy: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script that changes its working directory writes on where the run began."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    config = load_config(settings=["model.encoder=prior"])
+    run = start_run(toy, config, folder="run", root=tmp_path / "root")
+    assert run.shown == Path("run")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    run.train()
+    metrics = run.evaluate()
+    assert run.shown == run.folder == tmp_path / "run"
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    assert open_run(tmp_path / "run", tmp_path / "root").read_metrics() == metrics
 
 
 def test_start_run_command_takes_built_folder_and_own_class(
