@@ -298,12 +298,12 @@ def _check_data(run: Run) -> None:
     if record["data_checksum"] != run.dataset.checksum:
         raise CheckpointError(
             f"The run in '{run.shown}' was made from other data than '{run.config.dataset}' holds "
-            f"now; restore the data, or start again with --overwrite."
+            f"now; restore the data, or make the run again by run --overwrite."
         )
     there, here = record.get("feature_checksums", {}), run.dataset.feature_digests
     if changed := sorted(name for name in {*there, *here} if there.get(name) != here.get(name)):
         raise CheckpointError(
             f"The run in '{run.shown}' was made with other features of {changed} than "
-            f"data.features gives now; restore them, or start again with --overwrite."
+            f"data.features gives now; restore them, or make the run again by run --overwrite."
         )
     check_inputs(run.shown, record, hash_inputs(run.config))
