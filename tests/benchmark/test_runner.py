@@ -668,6 +668,14 @@ def test_EarlierCells_counts_cells_with_measures_of_the_split(make_earlier) -> N
     assert find_counting(plan, earlier.model_copy(update={"cells": cells})) == [False]
 
 
+def test_EarlierCells_counts_cells_that_lack_a_slice(make_earlier) -> None:
+    """No label of the data set is so deep: a run has no such measure, and is kept all the same."""
+    plan, earlier = make_earlier(measures=["P@1", "depth_9/R@5", "at_least_k/P@3"], runs=1)
+    assert find_counting(plan, earlier) == [True]
+    plan, earlier = make_earlier(measures=["P@1", "PSP@5"], runs=1)
+    assert find_counting(plan, earlier) == [False]
+
+
 def test_EarlierCells_counts_cells_of_the_same_features(make_earlier, tmp_path: Path) -> None:
     """By their checksum: a file of vectors may have changed under its name."""
     settings = {"data.features.document": {"path": str(tmp_path / "x.npy")}}
