@@ -243,6 +243,12 @@ def test_write_tables_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         "\n<!-- end -->\nb\n"
     )
     assert content["fill"](filled) == filled
+    (tmp_path / "toy" / "trials.csv").write_text(
+        "row,trial,state,value,model.init,model.coherent\n"
+        "MATCH,0,fail,,random,True\n"
+        "MATCH,1,complete,0.5,spherical,False\n"
+    )
+    assert "| MATCH | - | .5000 | 2 of 2 | 0 | spherical | False |" in content["fill"](text)
     with pytest.raises(MatchGraphError, match=r"but there is no .*; name a folder with"):
         content["fill"](text.replace("toy", "nowhere"))
 
@@ -251,7 +257,12 @@ def test_write_tables_speed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """Rates of stages in the order that is asked for, a row each with all of its baselines."""
     shared = {"size": "toy: batches of 2", "device": "cpu, 2 threads", "unit": "documents/s"}
     lines = [
-        {"stage": "step", "rate": 1390.6, "baseline": "padded: 100 documents/s", "ratio": 13.906},
+        {
+            "stage": "step",
+            "rate": 139060.0,
+            "baseline": "padded: 10,004.6 documents/s",  # the ratio is rounded, this is not
+            "ratio": 13.9,
+        },
         {"stage": "predict", "rate": 7.0, "baseline": "one by one: 14 documents/s", "ratio": 0.5},
         {
             "stage": "step",
@@ -274,7 +285,7 @@ def test_write_tables_speed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         "|  | size | ours | baseline | its rate | times as fast |\n"
         "| --- | --- | --: | --: | --: | --: |\n"
         "| predict | toy: batches of 2 | 7 documents/s | one by one | 14 documents/s | 0.5 |\n"
-        "| step | toy: batches of 2 | 1,391 documents/s | padded | 100 documents/s | 14 |\n"
+        "| step | toy: batches of 2 | 139,060 documents/s | padded | 10,005 documents/s | 14 |\n"
         "| step | toy: batches of 2 | 1,391 documents/s | ours, slowly | 500 documents/s | 2.8 |\n"
         "| step | toy: batches of 2 | 1,391 documents/s | sorted | 1,000 documents/s | 1.4 |\n"
         "\n<!-- end -->\nb\n"

@@ -271,14 +271,22 @@ def make_search(name: str) -> str:
     for row, of_row in trials.groupby("row", sort=False):
         some = of_row.to_dict("records")
         best = max(some, key=lambda one: -math.inf if pd.isna(one["value"]) else one["value"])
-        values = [_shorten(f"{one['value']:.4f}") for one in (some[0], best)]
+        values = [_show_setting(one["value"], ".4f") for one in (some[0], best)]
         counts = [f"{best['trial'] + 1} of {len(some)}", str(sum(of_row["state"] == "pruned"))]
-        settings = ["-" if pd.isna(best[key]) else _shorten(f"{best[key]:.2g}") for key in keys]
+        settings = [_show_setting(best[key], ".2g") for key in keys]
         lines.append((best["value"], [str(row), *values, *counts, *settings]))
     lines.sort(key=lambda line: -line[0])
     short = [key.rpartition(".")[2].replace("_", " ") for key in keys]
     columns = ["", "first trial", "best", "which", "pruned", *short]
     return f"\n{Table(columns, [line for _, line in lines]).to_markdown()}\n\n"
+
+
+def _show_setting(value: object, form: str) -> str:
+    """A number in a format, a choice as it stands; "-" for none, as of a trial that has failed."""
+    if pd.isna(value):
+        return "-"
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return _shorten(format(value, form)) if is_number else str(value)
 
 
 def make_speed(stages: list[str], is_summary: bool) -> str:
@@ -298,13 +306,11 @@ def make_speed(stages: list[str], is_summary: bool) -> str:
     for stage in stages:
         beside = []
         for line in (line for line in lines if line["stage"] == stage):
-            name = line["baseline"].rpartition(": ")[0]
+            name, _, told = line["baseline"].rpartition(": ")
+            baseline = float(told.removesuffix(line["unit"]).replace(",", ""))
             digits = 1 - math.floor(math.log10(line["ratio"]))
             ratio = f"{round(line['ratio'], digits):g}"  # two digits: no third one is stable
-            ours, theirs = (
-                f"{rate:,.0f} {line['unit']}"
-                for rate in (line["rate"], line["rate"] / line["ratio"])
-            )
+            ours, theirs = (f"{rate:,.0f} {line['unit']}" for rate in (line["rate"], baseline))
             rows.append([stage, line["size"], ours, name, theirs, ratio])
             beside += [] if name.startswith("ours") else [f"{ratio} {name}"]
         summary.append([stage, ours, "; ".join(beside)])
