@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -42,6 +43,8 @@ from match_graph.typing import DOCUMENT
 
 #: What predictions read besides the settings, at the top of a run folder.
 _COPIED = {MODEL, FITTED, ENCODER_FILES, BLEND, CALIBRATION, THRESHOLDS, TOKENS, FEATURES, GRAPH}
+#: Absolute paths in a sentence: in quotes, where they may hold blanks, or by themselves.
+_TOLD_PATH = re.compile(r"(?<=')/[^'\n]+(?=')|(?<![\w./~:])/[^\s'\",;()/]+(?:/[^\s'\",;()/]+)+/?")
 #: Everything at the top of a shared folder.
 SHARED = {*_COPIED, CONFIG, CARD, MANIFEST}
 
@@ -168,6 +171,11 @@ def shorten_paths(value: Any) -> Any:
     if not isinstance(value, str) or not Path(value).is_absolute():
         return value
     return shorten_code(value) if is_file_code(value) else Path(value).name
+
+
+def shorten_told(text: str) -> str:
+    """A sentence with the last name of each absolute path alone."""
+    return _TOLD_PATH.sub(lambda found: Path(found[0]).name, text)
 
 
 def _check_place(out: Path, folder: Path, overwrite: bool) -> None:

@@ -12,7 +12,7 @@ from match_graph.benchmark.results import Cell, DatasetRecord, Results, write_re
 from match_graph.benchmark.scores import CellScores
 from match_graph.errors import CheckpointError
 from match_graph.metrics import Comparison, find_stars
-from match_graph.predict.share import shorten_paths
+from match_graph.predict.share import shorten_paths, shorten_told
 from match_graph.report.row_tests import RowTests
 from match_graph.runs.record import describe_twins
 
@@ -120,9 +120,9 @@ def summarize(results: Results, dataset: str, folder: Path | None = None) -> lis
 def publish(results: Results, folder: Path, out: Path) -> None:
     """Writes results as they are kept without run folders, and the scores of their documents.
 
-    ``results.json`` has tests and no histories, data sets by their names, and of an absolute path
-    its last name alone; cells that wait are left out. With ``scores.parquet`` beside it, it is a
-    benchmark's folder that can go on.
+    ``results.json`` has tests and no histories, data sets by their names, and of an absolute path,
+    in the reason of a failure too, its last name alone; cells that wait are left out. With
+    ``scores.parquet`` beside it, it is a benchmark's folder that can go on.
 
     Args:
         results: Results of a benchmark.
@@ -141,7 +141,12 @@ def publish(results: Results, folder: Path, out: Path) -> None:
     names = [record.name for record in records]
     experiment = results.experiment.model_copy(update={"datasets": names})
     done = [cell for cell in results.cells if cell.status != "waiting"]
-    cells = [cell.model_copy(update={"history": [], "published": True}) for cell in done]
+    cells = [
+        cell.model_copy(
+            update={"history": [], "published": True, "reason": shorten_told(cell.reason)}
+        )
+        for cell in done
+    ]
     update = {"experiment": experiment, "datasets": records, "cells": cells}
     found = results.model_copy(update=update)
     finished = [cell for cell in done if cell.status == "done"]

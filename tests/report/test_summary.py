@@ -51,6 +51,17 @@ def test_publish_keeps_tests_without_run_folders(tmp_path: Path) -> None:
     assert summarize(results, "toy") != expected
 
 
+def test_publish_shortens_paths_in_reasons_of_failures(tmp_path: Path) -> None:
+    """A sentence of a failed cell names folders of the machine."""
+    results, folder = make_results(spread(), 5), write_cells(tmp_path, spread(), 5)
+    reason = "'/home/me/my runs/cells/x' must be P@1/P@5 (see /home/me/log.txt); 3/4 is 75 %."
+    failed = {"status": "failed", "metrics": {}, "reason": reason}
+    cells = [results.cells[0].model_copy(update=failed), *results.cells[1:]]
+    publish(results.model_copy(update={"cells": cells}), folder, tmp_path)
+    [cell] = [one for one in read_results(tmp_path).cells if one.status == "failed"]
+    assert cell.reason == "'x' must be P@1/P@5 (see log.txt); 3/4 is 75 %."
+
+
 def test_summarize_row_by_hand(tmp_path: Path) -> None:
     """Mean, deviation with n - 1, both tests against the reference, best, direction of stars."""
     values = spread()
