@@ -12,7 +12,8 @@ from match_graph.typing import DOCUMENT, SPLITS
 
 DESCRIPTION = "EXPORT.md"
 _LABELS = {
-    "none": "No gold label is written.",
+    "none": "No gold label is written, but labels as nodes stand in the order of how many training "
+    "documents have them: leave their numbers out of what a model is given.",
     "train": "Gold labels of training documents only (`--include-labels train`). Labels as nodes "
     "are those of all splits, so that some have no document here.",
     "all": "Gold labels of all splits (`--include-labels all`), those of validation and test apart "

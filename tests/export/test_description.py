@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from match_graph.datasets import MatchFolder
@@ -81,3 +82,16 @@ def test_export_dataset_type_that_a_format_leaves_out_has_a_dash(
         "116 edges of 6 types, 15 gold labels\n"
     ) in capsys.readouterr().err
     assert "Edges `document tagged label`: in RelBench a label is in the task's tables" in text
+
+
+def test_describe_export_tells_what_the_order_of_labels_shows(
+    toy_dataset: MatchFolder, tmp_path: Path
+) -> None:
+    """Without gold labels too: the first row is the label of most training documents."""
+    out = export_dataset(toy_dataset, "pyg", tmp_path / "out", ExportOptions(include_labels="none"))
+    count = toy_dataset[0]["label"].train_count
+    names = pd.read_parquet(out / "names" / "label.parquet")["id"].tolist()
+    assert names == toy_dataset.names("label").tolist()
+    assert (count.diff() <= 0).all()
+    text = (out / "EXPORT.md").read_text(encoding="utf-8")
+    assert "labels as nodes stand in the order of how many training documents have them" in text
