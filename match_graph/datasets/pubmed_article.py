@@ -21,13 +21,17 @@ _blanks = re.compile(r"[ \t\r\n]+")
 
 _year = re.compile(r"(?<!\d)\d{4}(?!\d)", re.ASCII)
 
+#: Element of an update that lists the PMIDs of deleted records.
+DELETIONS = "DeleteCitation"
+
+_READ = ("PubmedArticle", DELETIONS)
 _RECORDS = 16  # between two looks at how much is read
 
 
 def read_articles(
     stream: BinaryIO, name: str, look: Callable[[], None]
 ) -> Iterator[tuple[str, Element]]:
-    """(file:record, element) per ``PubmedArticle``; each is freed when the next is asked for.
+    """(file:record, element) per ``PubmedArticle`` or `DELETIONS`; freed when the next is asked.
 
     Args:
         stream: Binary stream of XML.
@@ -47,12 +51,12 @@ def read_articles(
             events = iterparse(records, events=("start", "end"), forbid_dtd=False)
             _, root = next(events)
             for event, element in events:
-                if event == "start" or element.tag not in ("PubmedArticle", "PubmedBookArticle"):
+                if event == "start" or element.tag not in (*_READ, "PubmedBookArticle"):
                     continue
                 number += 1
                 if not number % _RECORDS:
                     look()
-                if element.tag == "PubmedArticle":
+                if element.tag in _READ:
                     yield f"{name}:record {number}", element
                 root.clear()  # all that was read lies below it
                 records.end_record()

@@ -19,6 +19,7 @@ from match_graph.datasets.custom import UserFiles
 from match_graph.datasets.options import UNDATED, Card, count_days
 from match_graph.datasets.partitions import PartitionReader
 from match_graph.datasets.pubmed_article import (
+    DELETIONS,
     read_articles,
     read_authors,
     read_date,
@@ -41,6 +42,7 @@ _UNKNOWN_HEADINGS, _UNKNOWN_SHARE = 10, 0.05
 #: Notes of single records, and of those that were dropped.
 _OF_RECORDS = ("headings_outside_categories", "references_without_pmid", UNDATED)
 _LATER = "later_versions_dropped"
+_DELETED = "deletions_not_applied"
 #: What is noted of all records: ids of descriptors by name, and all names of headings.
 _DESCRIPTOR, _HEADING = "descriptor", "heading"
 
@@ -222,11 +224,14 @@ class _Reader:
     ) -> None:
         self.builder, self.config, self.trees = builder, config, trees
         self.categories = frozenset(config.categories)
-        for note in (*_OF_RECORDS, _LATER):
+        for note in (*_OF_RECORDS, _LATER, _DELETED):
             builder.notes[note] += 0
 
     def add(self, article: Element, place: str) -> None:
-        """Adds one article, or its fault."""
+        """Adds one article, or its fault; counts the PMIDs of a ``DeleteCitation``."""
+        if article.tag == DELETIONS:
+            self.builder.notes[_DELETED] += len(article.findall("PMID"))
+            return
         pmid = article.find("MedlineCitation/PMID")
         document = read_string(pmid)
         if pmid is None or not document:
@@ -236,9 +241,6 @@ class _Reader:
             )
             return
         is_later = pmid.get("Version", "1") != "1"
-        if is_later and document in self.builder:
-            self.builder.notes[_LATER] += 1
-            return
         before = self.builder.num_faults
         counted = {note: self.builder.notes[note] for note in _OF_RECORDS}
         metadata, names = self._read_metadata(article)

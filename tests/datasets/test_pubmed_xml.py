@@ -113,6 +113,32 @@ def test_PubMedReader_later_version_record_dropped_counted(folder: Path) -> None
     assert corpus.notes["later_versions_dropped"] == 1
 
 
+@pytest.mark.parametrize("num_apart", [0, 1])
+def test_PubMedXml_names_beside_later_versions(folder: Path, num_apart: int) -> None:
+    """Whether both versions stand in one file, or in two that are read apart."""
+    number = (
+        "<MedlineJournalInfo><NlmUniqueID>9</NlmUniqueID></MedlineJournalInfo><MeshHeadingList>"
+    )
+    records = [make_record(str(n), "D1:Ear") for n in range(30)]
+    records.append(make_record("1", "D1:Ear", version="2").replace("<Title>J<", "<Title>New<"))
+    records = [record.replace("<MeshHeadingList>", number) for record in records]
+    (folder / "a.xml").write_text(wrap(*records[: 31 - num_apart]))
+    apart = wrap(*records[31 - num_apart :]).encode()
+    (folder / "b.xml.gz").write_bytes(gzip.compress(apart))
+    dataset = open_dataset("pubmed-xml", root=folder.parents[1])
+    assert dataset.notes["later_versions_dropped"] == 1
+    assert dataset.table("venue").to_numpy().tolist() == [["9", "New"]]
+
+
+def test_PubMedReader_deletions_are_counted(folder: Path) -> None:
+    """Updates of the NLM list PMIDs of deleted records; no record is taken out for them."""
+    deleted = "<DeleteCitation><PMID>1</PMID><PMID>7</PMID></DeleteCitation>"
+    (folder / "a.xml").write_text(wrap(*[make_record(str(n)) for n in range(9)], deleted))
+    corpus = read(folder)
+    assert corpus.num_documents == 9
+    assert corpus.notes["deletions_not_applied"] == 2
+
+
 def test_PubMedReader_records_without_date_text_headings(folder: Path) -> None:
     """Records without date text and headings are carried through.
 
