@@ -5,6 +5,7 @@ Academic Graph, from which the paper's MAG-CS was made.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -141,7 +142,7 @@ class _Reader:
             )
         text = read_text(work, place, fail)
         day = work.get("publication_date") or work.get("publication_year")
-        if day is not None and not isinstance(day, str | int):
+        if day is not None and (isinstance(day, bool) or not isinstance(day, str | int)):
             fail(f"{place}: 'publication_date' must be a date, found {describe(day)}.")
         found: dict[str, dict[str, str]] = {
             name: dict(INSTANCES[name](work, place, fail)) for name in self.builder.fields
@@ -190,7 +191,7 @@ class _Reader:
                 f"{place}: the level of a concept must be a whole number from 0 to {MAX_LEVEL}, "
                 f"found {describe(level)}."
             )
-        elif not isinstance(score, int | float):
+        elif isinstance(score, bool) or not isinstance(score, int | float) or not score <= inf:
             self.builder.fail(
                 f"{place}: the score of a concept must be a number, found {describe(score)}."
             )
@@ -204,6 +205,10 @@ class _Reader:
         yield label, read_name(topic), _DEPTHS["topic"]
         for level in TOPIC_LEVELS:
             item = topic.get(level)
+            if not isinstance(item, dict | None):
+                self.builder.fail(
+                    f"{place}: the '{level}' of a topic must be an object, found {describe(item)}."
+                )
             above = read_id(item.get("id"), _PLURALS[level]) if isinstance(item, dict) else None
             if above is None or not isinstance(item, dict):
                 continue

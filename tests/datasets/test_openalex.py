@@ -190,6 +190,14 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"publication_date": [1]},
         "'publication_date' must be a date, found the list [1].",
     ),
+    "truth": (
+        {"publication_date": True},
+        "'publication_date' must be a date, found the truth value true.",
+    ),
+    "topic-level": (
+        {"topics": [make_topic(1) | {"subfield": "Vision"}]},
+        "the 'subfield' of a topic must be an object, found the string \"Vision\".",
+    ),
 }
 
 
@@ -202,10 +210,13 @@ def test_OpenAlex_values_of_a_wrong_type_are_named(root: Path, name: str) -> Non
 
 def test_OpenAlex_concepts_of_a_wrong_type_are_named(root: Path, tmp_path: Path) -> None:
     """Scores, ids and ancestors."""
-    works = [make_work(1, concepts=[make_concept(1, 0, score="high")])]
+    scores: list[Any] = ["high", True, float("nan")]
+    works = [make_work(1, concepts=[make_concept(1, 0, score=score)]) for score in scores]
     path = write(tmp_path / "c.jsonl", [{}, make_concept(2, 1, ancestors=[{"id": "C1"}])])
     assert refusal(root, *works, labels="concepts", concepts=str(path)).splitlines()[1:] == [
         '  a.jsonl:1: the score of a concept must be a number, found the string "high".',
+        "  a.jsonl:2: the score of a concept must be a number, found the truth value true.",
+        "  a.jsonl:3: the score of a concept must be a number, found the number NaN.",
         "  c.jsonl:1: a concept must have an id, found nothing.",
         "  c.jsonl:2: each of 'ancestors' must have an id and a level, found the object "
         '{"id": "C1"}.',
