@@ -19,7 +19,7 @@ from match_graph.corpus_faults import (
 )
 from match_graph.cycles import find_cycle
 from match_graph.errors import CorpusError, list_faults
-from match_graph.typing import DOCUMENT, LABEL, MASKS, RESERVED_TYPES
+from match_graph.typing import DOCUMENT, LABEL, MASKS, RESERVED_TYPES, WORD
 
 #: What becomes of faulty documents: nothing is built, or they are left out.
 Faults: TypeAlias = Literal["refuse", "skip"]
@@ -160,7 +160,19 @@ class Corpus:
         """Likely mistakes in the data, a sentence each: `warnings`, and what the tables show."""
         labels = self.instances[LABEL]["id"].tolist()
         empty = [name for name in self.fields if self.edges[name].empty]
-        return [*self.warnings, *describe_oddities(self.hierarchy, labels, empty)]
+        return [
+            *self.warnings,
+            *describe_oddities(self.hierarchy, labels, empty),
+            *describe_wordless(self._count_wordless(), self.num_documents),
+        ]
+
+    def _count_wordless(self) -> int:
+        """Number of documents that have a text but no word."""
+        if "text" not in self.documents:
+            return 0
+        has_none = np.ones(self.num_documents, bool)
+        has_none[self.edges[WORD]["document"].to_numpy()] = False
+        return sum(bool(text.strip()) for text in self.documents["text"][has_none])
 
 
 def describe_oddities(
@@ -203,6 +215,17 @@ def describe_oddities(
             f"their names"
         )
     return found
+
+
+def describe_wordless(num_wordless: int, num_documents: int) -> list[str]:
+    """Warning of a sentence where many documents have a text in which no word was found."""
+    if num_wordless < max(2, _MANY_MISSING * num_documents):
+        return []
+    return [
+        f"{num_wordless:,} of {num_documents:,} documents have a text in which no word was found: "
+        f"the tokenizer 'regex' knows ASCII letters and digits alone; for texts in other scripts "
+        f"set the tokenizer to whitespace"
+    ]
 
 
 def split_words(

@@ -31,8 +31,9 @@ def tokenizer_field(default: Tokenizer) -> Any:
     """Field of the option ``tokenizer``, whose default follows from the texts."""
     return Field(
         default,
-        description="how texts become words: regex, or whitespace, which keeps case and "
-        "punctuation, for texts that are tokenised already",
+        description="how texts become words: regex, of ASCII letters and digits in lower case, or "
+        "whitespace, which keeps case, punctuation and other scripts, for texts that are "
+        "tokenised already",
     )
 
 

@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from match_graph.corpus import Array
 from match_graph.graph.build import CITATION_FIELD, MAX_POSITIONS
@@ -45,11 +46,13 @@ class Part:
         folder: Folder of ``NAME.index.npy`` and ``NAME.lengths.npy``.
         num_values: Number of values by name.
         num_cut: Number of words beyond the last position.
+        num_wordless: Number of documents that have a text but no word.
     """
 
     folder: Path
     num_values: Mapping[str, int]
     num_cut: int
+    num_wordless: int
 
     def load(self, name: str, what: str) -> Array:
         """``index`` or ``lengths`` of some lists."""
@@ -130,7 +133,16 @@ def renumber(task: Task) -> Part:
         save(name, index, lengths)
     if _CITED in task.places:
         save(_CITED, *_find_cited(task, fragment))
-    return Part(task.out, num_values, num_cut)
+    return Part(task.out, num_values, num_cut, _count_wordless(fragment))
+
+
+def _count_wordless(fragment: Fragment) -> int:
+    """Number of documents of a fragment that have a text but no word."""
+    has_none = fragment.lengths(WORD) == 0
+    if not fragment.about["has_text"] or not has_none.any():
+        return 0
+    texts = fragment.documents(["text"])["text"].filter(pa.array(has_none))
+    return sum(bool(text.strip()) for text in texts.to_pylist())
 
 
 def _load(files: Sequence[tuple[Path, int, int]]) -> Array:

@@ -251,6 +251,22 @@ def test_CustomReader_refuses_multi_hot_labels(tmp_path: Path, name: str) -> Non
         assert set(read(*kept).instances["label"]["id"]) == {str(n) for one in kept for n in one}
 
 
+def test_Custom_warns_of_texts_without_words(tmp_path: Path) -> None:
+    """Of many; texts that are empty have none either way."""
+    rows = [f"{n},{'слово' if n % 2 else ''},a\n" for n in range(40)]
+    path = tmp_path / "d.csv"
+    path.write_text(f"id,text,label\n{''.join(rows)}", encoding="utf-8")
+    warning = (
+        "20 of 40 documents have a text in which no word was found: the tokenizer 'regex' knows "
+        "ASCII letters and digits alone; for texts in other scripts set the tokenizer to whitespace"
+    )
+    assert open_dataset("custom", root=tmp_path, path=str(path)).warnings == [warning]
+    corpus = CustomReader([path], Custom.Config()).read_corpus()
+    assert corpus.find_oddities() == [warning]
+    options = {"path": str(path), "tokenizer": "whitespace"}
+    assert open_dataset("custom", root=tmp_path, **options).warnings == []
+
+
 def test_CustomReader_lists_in_strings_of_one_file_alone(tmp_path: Path) -> None:
     """Few of all rows; nor where the user says that a cell is one value."""
     rows = [{**row, "key": f"{row['key']}{number}"} for number in range(9) for row in ROWS]
