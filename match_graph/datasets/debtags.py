@@ -193,8 +193,14 @@ def _read_package(
             f"{place}: the field 'Tag' must stand for at most {MAX_TAGS:,} tags of at most "
             f"{MAX_LEVELS} levels, braces written out, found more; fetch the file again."
         )
+    broken = [tag for tag in tags or [] if "{" in tag or "}" in tag]
+    if broken:
+        builder.fail(
+            f"{place}: the braces of the field 'Tag' must be in pairs, none within others, found "
+            f"'{broken[0][:60]}'; fetch the file again."
+        )
     labels = close_tags(tags or [])
-    if not package or not labels:
+    if not package or not labels or broken:
         return
     if package in packages:
         builder.notes["repeated_packages_dropped"] += 1

@@ -412,6 +412,22 @@ def test_split_tags_keeps_the_most_that_is_allowed():
     assert split_tags(f"{tag}:c") is None
 
 
+@pytest.mark.parametrize(
+    ("value", "found"), [("x::{a,{b,c}}", "x::{a"), ("x::{a", "x::{a"), ("x::y, x::a}", "x::a}")]
+)
+def test_DebTagsReader_braces_not_in_pairs(tmp_path, value, found):
+    packages = PACKAGES.rstrip() + f"\n\nPackage: odd\nTag: {value}\n"
+    (tmp_path / "Packages").write_text(packages)
+    (tmp_path / "Translation-en").write_text(DESCRIPTIONS)
+    line = packages[: packages.index("Package: odd")].count("\n") + 1
+    with pytest.raises(CorpusError) as caught:
+        DebTagsReader(tmp_path).read_corpus()
+    assert str(caught.value) == (
+        f"The folder '{tmp_path}' must hold a package index: Packages:{line}: the braces of the "
+        f"field 'Tag' must be in pairs, none within others, found '{found}'; fetch the file again."
+    )
+
+
 def test_DebTagsReader_braces_without_end_fault_with_place(tmp_path):
     """One package, one sentence."""
     packages = PACKAGES.rstrip() + "\n\nPackage: evil\nTag: x::" + "{a,b}" * 25 + "\n"
