@@ -5,6 +5,7 @@ https://github.com/edamontology/edamontology, ``releases/EDAM_1.25.owl``.
 """
 
 import hashlib
+import re
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -68,7 +69,9 @@ class BioTools(CorpusDataset):
             "none: raw/biotools below the root, fetched",
         )
         ontology: str | None = Field(
-            None, description="EDAM as OWL, packed by gzip or not; none: the last EDAM*.owl there"
+            None,
+            description="EDAM as OWL, packed by gzip or not; none: the last version of EDAM*.owl "
+            "there",
         )
         fields: Sequence[BioToolsField] = Field(
             FIELDS,
@@ -171,9 +174,14 @@ def find_records(folder: Path) -> list[Path]:
 
 
 def find_ontology(folder: Path) -> Path:
-    """Last file of EDAM in a folder by name; where it belongs if there is none."""
-    found = sorted([*folder.glob("EDAM*.owl"), *folder.glob("EDAM*.owl.gz")])
-    return found[-1] if found else folder / ONTOLOGY
+    """Last file of EDAM in a folder by its version; where it belongs if there is none."""
+    found = [*folder.glob("EDAM*.owl"), *folder.glob("EDAM*.owl.gz")]
+    return max(found, key=_find_version) if found else folder / ONTOLOGY
+
+
+def _find_version(path: Path) -> tuple[list[int], str]:
+    """Numbers of a version, 1.9 before 1.25, and the name."""
+    return [int(number) for number in re.findall(r"[0-9]+", path.name)], path.name
 
 
 class BioToolsReader(PartitionReader):

@@ -475,3 +475,10 @@ def test_BioToolsReader_ontology_of_other_labels_is_told_of(tmp_path: Path) -> N
         "3 of 3 labels, such as 'topic_91', are not in 'EDAM_1.25.owl' and have no parent; check "
         "that it is of the records' year"
     ]
+
+
+def test_find_ontology_last_version(tmp_path: Path) -> None:
+    for name in ("EDAM_1.9.owl", "EDAM_1.25.owl", "EDAM_1.3.owl.gz", "EDAM_dev.owl"):
+        (tmp_path / name).touch()
+    assert find_ontology(tmp_path).name == "EDAM_1.25.owl"
+    assert find_ontology(tmp_path / "none").name == "EDAM_1.25.owl"
