@@ -272,6 +272,8 @@ def read_strings(values: Any, number: int, what: str, faults: Faults) -> list[st
     is_list = isinstance(values, Sequence | np.ndarray | pd.Series) and not isinstance(values, str)
     if not is_list or len(values) != number or not all(isinstance(one, str) for one in values):
         found = f"{len(values):,} items" if is_list else type(values).__name__
+        if is_list and len(values) == number:
+            found = f"{next(one for one in values if not isinstance(one, str))!r:.60} among them"
         faults.append(f"{what} must be {number:,} strings, one per node, found {found}.")
         return None
     try:

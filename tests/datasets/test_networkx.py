@@ -166,3 +166,17 @@ def test_from_networkx_undirected_edges_start_at_documents() -> None:
         assert len(listed) == 8
         assert listed[-1] == expected
     assert build_graph(corpus).notes["repeated_values_dropped"] == 0
+
+
+def test_from_networkx_text_that_is_no_string() -> None:
+    graph = nx.DiGraph()
+    graph.add_node("d0", type="document", text="first")
+    graph.add_node("d1", type="document", text=5)
+    graph.add_edge("d0", "l", type="tagged")
+    graph.add_node("l", type="label")
+    with pytest.raises(CorpusError) as caught:
+        from_networkx(graph)
+    assert str(caught.value) == (
+        "A HeteroData must be readable as a corpus: the texts of 'document' must be 2 strings, one "
+        "per node, found 5 among them."
+    )
