@@ -218,7 +218,7 @@ def describe_oddities(
 
 
 def describe_wordless(num_wordless: int, num_documents: int) -> list[str]:
-    """Warning of a sentence where many documents have a text in which no word was found."""
+    """Warning, if any, of many documents that have a text in which no word was found."""
     if num_wordless < max(2, _MANY_MISSING * num_documents):
         return []
     return [

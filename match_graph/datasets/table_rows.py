@@ -189,9 +189,10 @@ class TableReader(RowReader):
         self.builder.add(document, chosen, text, lists, labels, place, count_days(day))
 
     def _note_multi_hot(self, labels: Sequence[str], place: str) -> None:
-        """Notes the first row whose labels are as in a multi-hot matrix, and that others are not.
+        """Notes the first multi-hot row, and a row with other labels than 0 and 1.
 
-        They are if they are 0 and 1 alone, and one is there twice, which a list of ids has not.
+        A row is multi-hot if it holds 0 and 1 alone and one of them twice, which no list of ids
+        does.
         """
         if not {*labels} <= _BINARY:
             self.label_rows["ids"] = place
