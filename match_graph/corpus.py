@@ -34,6 +34,8 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 #: Real hierarchies lack a few, of an older version or scheme: 3.4 % of the labels of bio.tools.
 _MANY_MISSING = 0.05
 _SHOWN_LABELS = 3
+#: Share of the documents from which those are told that have a text but no word, if several have.
+_MANY_WORDLESS = 0.05
 
 
 class TableLayout(StrictModel):
@@ -219,7 +221,7 @@ def describe_oddities(
 
 def describe_wordless(num_wordless: int, num_documents: int) -> list[str]:
     """Warning, if any, of many documents that have a text in which no word was found."""
-    if num_wordless < max(2, _MANY_MISSING * num_documents):
+    if num_wordless < max(2, _MANY_WORDLESS * num_documents):
         return []
     return [
         f"{num_wordless:,} of {num_documents:,} documents have a text in which no word was found: "
