@@ -3,9 +3,8 @@
 from collections.abc import Callable
 
 from match_graph.benchmark.plan import Plan, describe_result, list_free
-from match_graph.benchmark.results import Cell, Results, find_measure
+from match_graph.benchmark.results import Cell, Results, is_missing
 from match_graph.config import FeatureSource
-from match_graph.errors import CheckpointError
 from match_graph.predict.share import shorten_paths
 from match_graph.runs.inputs import hash_inputs
 
@@ -45,19 +44,11 @@ class EarlierCells:
 
         Measures that its data set lacks (`find_measure`) are not missing.
         """
-        if cell.status != "done" or not self._is_measured(cell):
+        if cell.status != "done" or any(is_missing(cell, self.split, one) for one in self.measures):
             return False
         if cell.dataset not in self.here:
             return self._has_row(cell)
         return cell.key[:2] in self.planned and self._is_of_data(cell) and self._is_planned(cell)
-
-    def _is_measured(self, cell: Cell) -> bool:
-        try:
-            for measure in self.measures:
-                find_measure(cell, self.split, measure)
-        except CheckpointError:
-            return False
-        return True
 
     def _is_of_data(self, cell: Cell) -> bool:
         """True if the data set of a cell is the planned one, or is not planned."""

@@ -213,6 +213,13 @@ def _find_doubled(names: Iterable[Hashable]) -> Hashable | None:
     return next((name for name, number in Counter(names).items() if number > 1), None)
 
 
+def is_missing(cell: Cell, split: str, measure: str) -> bool:
+    """True if a finished cell lacks a measure that every data set has."""
+    values = cell.metrics.get(split, {})
+    may_lack = OF_SLICE.fullmatch(measure) or measure.startswith("at_least_k/")
+    return measure not in values and not (values and may_lack)
+
+
 def find_measure(cell: Cell, split: str, measure: str) -> float | None:
     """Measure of a finished cell.
 
@@ -223,8 +230,7 @@ def find_measure(cell: Cell, split: str, measure: str) -> float | None:
         CheckpointError: A measure that every data set has is missing; nothing stands in for it.
     """
     values = cell.metrics.get(split, {})
-    may_lack = OF_SLICE.fullmatch(measure) or measure.startswith("at_least_k/")
-    if measure not in values and not (values and may_lack):
+    if is_missing(cell, split, measure):
         raise CheckpointError(
             f"The cell '{cell.folder}' must have the measure '{measure}' on {split}, but it has "
             f"{sorted(values)} there, of the splits {sorted(cell.metrics)}; change 'measures' or "
