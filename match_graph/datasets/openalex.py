@@ -205,12 +205,15 @@ class _Reader:
         yield label, read_name(topic), _DEPTHS["topic"]
         for level in TOPIC_LEVELS:
             item = topic.get(level)
-            if not isinstance(item, dict | None):
+            if item is None:
+                continue
+            if not isinstance(item, dict):
                 self.builder.fail(
                     f"{place}: the '{level}' of a topic must be an object, found {describe(item)}."
                 )
-            above = read_id(item.get("id"), _PLURALS[level]) if isinstance(item, dict) else None
-            if above is None or not isinstance(item, dict):
+                continue
+            above = read_id(item.get("id"), _PLURALS[level])
+            if above is None:
                 continue
             self.edges.setdefault((label, above), place)
             yield above, read_name(item), _DEPTHS[level]

@@ -194,9 +194,10 @@ class TableReader(RowReader):
         A row is multi-hot if it holds 0 and 1 alone and one of them twice, which no list of ids
         does.
         """
-        if not {*labels} <= _BINARY:
+        found = {*labels}
+        if not found <= _BINARY:
             self.label_rows["ids"] = place
-        elif len(labels) > len({*labels}):
+        elif len(labels) > len(found):
             self.label_rows.setdefault("multi_hot", place)
 
     def _count_cells(self, row: Mapping[str, Any], separator: str | None) -> None:

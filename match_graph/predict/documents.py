@@ -103,7 +103,7 @@ class OwnColumns:
         return found
 
     def _is_row(self, document: Any) -> bool:
-        """Whether a document is a row of the run's own table."""
+        """True if a document has a column that only the table of the run has."""
         return isinstance(document, Mapping) and not self._told_apart.isdisjoint(document)
 
     def warn_of_unread(

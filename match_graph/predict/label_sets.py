@@ -206,7 +206,7 @@ def _list_parents(above: Any) -> Iterable[Any]:
 
 
 def _is_multi_hot(cells: Iterable[Any]) -> bool:
-    """Whether label lists are rows of a multi-hot matrix, not lists of label ids.
+    """True if label lists are rows of a multi-hot matrix, not lists of label ids.
 
     They are if all hold 0 and 1 alone and one holds a value twice, which a list of ids does not.
 

@@ -252,7 +252,7 @@ def test_CustomReader_refuses_multi_hot_labels(tmp_path: Path, name: str) -> Non
 
 
 def test_Custom_warns_of_texts_without_words(tmp_path: Path) -> None:
-    """Of many; texts that are empty have none either way."""
+    """One warning where many documents have such a text; empty texts do not count."""
     rows = [f"{n},{'слово' if n % 2 else ''},a\n" for n in range(40)]
     path = tmp_path / "d.csv"
     path.write_text(f"id,text,label\n{''.join(rows)}", encoding="utf-8")

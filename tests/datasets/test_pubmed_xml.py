@@ -115,7 +115,7 @@ def test_PubMedReader_later_version_record_dropped_counted(folder: Path) -> None
 
 @pytest.mark.parametrize("num_apart", [0, 1])
 def test_PubMedXml_names_beside_later_versions(folder: Path, num_apart: int) -> None:
-    """Whether both versions stand in one file, or in two that are read apart."""
+    """A later version names its journal, in the file of the first one or in another."""
     number = (
         "<MedlineJournalInfo><NlmUniqueID>9</NlmUniqueID></MedlineJournalInfo><MeshHeadingList>"
     )

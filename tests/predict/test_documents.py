@@ -135,7 +135,7 @@ def test_OwnColumns_reads_documents_as_Custom_does(tmp_path: Path, name: str) ->
 
 
 def test_OwnColumns_takes_the_MATCH_format_too() -> None:
-    """Of a document without own columns; a row is read by these alone, and tells what is not."""
+    """Documents in either form are read; keys of the other form are not, and are told."""
     columns = own_columns(OPTIONS["fields"], LAYOUT)
     document = {"paper": 3, "text": "of one", "author": ["Bo"], "label": ["all"]}
     assert columns.translate(document, "1") is document

@@ -150,7 +150,7 @@ def make_own(layer: Callable[[Any, list[EdgeType]], Any]) -> type[GraphEncoder]:
     ],
 )
 def test_GraphEncoder_wrong_layer_is_one_sentence(layer: Any, sentence: str) -> None:
-    """Where it is made."""
+    """A layer of the wrong kind is refused when the encoder is made."""
     with pytest.raises(ConfigError) as caught:
         make_own(layer)(TokenEmbedding(SPACE, 4), GraphEncoder.Config())
     assert str(caught.value) == sentence
