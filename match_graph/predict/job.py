@@ -5,7 +5,8 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from itertools import islice
 from pathlib import Path
 
 import torch
@@ -17,7 +18,7 @@ from match_graph.errors import ConfigError, CorpusError, ProcessError, list_faul
 from match_graph.io.cluster import Cluster, run_here
 from match_graph.io.line_blocks import Block
 from match_graph.io.progress import Reporter
-from match_graph.predict.files import Input, find_inputs
+from match_graph.predict.files import Input, find_inputs, read_documents
 from match_graph.predict.result_folder import ResultFolder
 from match_graph.predict.work import Task, Work, make_part
 from match_graph.runs.vocabulary import READABLE
@@ -25,6 +26,9 @@ from match_graph.training.device import choose_device, make_fabric
 from match_graph.training.heartbeat import shared
 from match_graph.training.launch import is_by_torchrun
 from match_graph.training.processes import gather, lead, sum_up
+
+#: Documents whose keys are looked at before the work starts.
+_FIRST = 1000
 
 
 class Job:
@@ -144,6 +148,7 @@ class Job:
         if not tasks:
             return
         self.work.check()
+        self._warn_of_unread(tasks[0].block)
         total, done = sum(one.block.num_bytes for one in tasks), 0
         with ExitStack() as stack:
             advance = stack.enter_context(self.reporter.track(self.work.name, total, "bytes"))
@@ -162,6 +167,15 @@ class Job:
         if faults:
             found = [fault.removeprefix(f"{READABLE}: ") for fault in faults]
             raise CorpusError(list_faults(READABLE, found) if len(faults) > 1 else faults[0])
+
+    def _warn_of_unread(self, block: Block) -> None:
+        """Warns of keys that nothing reads, by the first documents of a block."""
+        columns = self.work.model.load().columns
+        with suppress(CorpusError):  # raised where the part is made
+            for _ in columns.warn_of_unread(
+                islice(read_documents(block), _FIRST), self.reporter.warn
+            ):
+                pass
 
     def _finish(self) -> None:
         """Finishes what is left."""

@@ -17,6 +17,7 @@ from match_graph.errors import CheckpointError, ConfigError, CorpusError
 from match_graph.io.cluster import Cluster, Run
 from match_graph.io.line_blocks import Block
 from match_graph.io.manifest import find_damage, read_manifest
+from match_graph.io.progress import Reporter
 from match_graph.predict import evaluate_files, job, load, predict_files, predict_lines
 from match_graph.predict.work import Model, Predicting, Task, make_part
 from match_graph.runs import Run as TrainedRun
@@ -273,6 +274,24 @@ def test_predict_files_names_empty_inputs(
     quiet = Reporter(quiet=True)
     predict_files(trained_run.folder, [tmp_path / "in"], tmp_path / "out", reporter=quiet)
     assert capsys.readouterr().err == "warning: 1 files hold no document: 'none.csv'\n"
+
+
+@pytest.mark.parametrize("work", [predict_files, evaluate_files])
+def test_Job_warns_once_of_keys_that_are_not_read(
+    work: Callable[..., object],
+    trained_run: TrainedRun,
+    documents: list[dict[str, Any]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A misspelt field is told before the work, once for all blocks; right ones are not."""
+    misspelt = [{"venues" if key == "venue" else key: one[key] for key in one} for one in documents]
+    for name, rows in (("right", documents), ("wrong", misspelt)):
+        path = write_lines(tmp_path / "in" / f"{name}.jsonl", rows)
+        work(trained_run.folder, [path], tmp_path / name, reporter=Reporter(), block_bytes=SMALL)
+        told = capsys.readouterr().err
+        assert told.count("['venues'] of documents are not read") == (name == "wrong")
+        assert ("not read" in told) == (name == "wrong")
 
 
 def test_evaluate_files_measures_are_those_of_Run_evaluate(
