@@ -11,6 +11,7 @@ from xml.etree.ElementTree import Element
 from defusedxml.ElementTree import iterparse
 
 from match_graph.datasets.options import count_days
+from match_graph.errors import CorpusError
 from match_graph.io.source import GZIP_FAULTS, BoundedStream, broken_gzip, too_long
 from match_graph.io.xml import reading_xml
 
@@ -23,6 +24,9 @@ _year = re.compile(r"(?<!\d)\d{4}(?!\d)", re.ASCII)
 
 #: Element of an update that lists the PMIDs of deleted records.
 DELETIONS = "DeleteCitation"
+
+#: Root of files of PubMed, also of one without records.
+_ROOT = "PubmedArticleSet"
 
 _READ = ("PubmedArticle", DELETIONS)
 _RECORDS = 16  # between two looks at how much is read
@@ -39,8 +43,8 @@ def read_articles(
         look: Progress callback, called every few records.
 
     Raises:
-        CorpusError: The XML is malformed, breaks off, declares entities, or a record is larger
-            than `max_record_bytes`.
+        CorpusError: The XML is malformed, breaks off, declares entities, is not of PubMed, or a
+            record is larger than `max_record_bytes`.
     """
     number = 0
     try:
@@ -60,6 +64,11 @@ def read_articles(
                     yield f"{name}:record {number}", element
                 root.clear()  # all that was read lies below it
                 records.end_record()
+            if not number and root.tag != _ROOT:
+                raise CorpusError(
+                    f"{name}: a file of PubMed must hold PubmedArticle records in a {_ROOT}, found "
+                    f"'{root.tag}' without any; remove the file, or fetch it again."
+                )
     except GZIP_FAULTS as error:
         raise broken_gzip(f"{name}:record {number + 1}", error) from error
 

@@ -183,6 +183,17 @@ def test_PubMedXml_file_that_breaks_off_is_named(folder: Path) -> None:
     )
 
 
+def test_PubMedXml_file_of_something_else_is_named(folder: Path) -> None:
+    """A page that a server gave in the place of records; a set without records is one."""
+    (folder / "b.xml").write_text("<html><body>Not found</body></html>")
+    assert refusal(folder) == (
+        "b.xml: a file of PubMed must hold PubmedArticle records in a PubmedArticleSet, found "
+        "'html' without any; remove the file, or fetch it again."
+    )
+    (folder / "b.xml").write_text(wrap())
+    assert len(open_dataset("pubmed-xml", root=folder.parents[1]).table("document")) == 40
+
+
 def test_PubMedXml_wrong_encoding_is_named(folder: Path) -> None:
     """Bytes that are not of the declared encoding, which is UTF-8 here, and an unknown one."""
     (folder / "a.xml").write_bytes(wrap(make_record("caf")).encode().replace(b"caf", b"caf\xe9"))
