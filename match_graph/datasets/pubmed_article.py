@@ -20,7 +20,8 @@ _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
 #: White space of XML, which its writers may break lines with; other blanks are part of a name.
 _blanks = re.compile(r"[ \t\r\n]+")
 
-_year = re.compile(r"(?<!\d)\d{4}(?!\d)", re.ASCII)
+#: A year and, where it stands right behind, the first letters of a month.
+_year = re.compile(r"(?<!\d)(\d{4})(?!\d)(?: ([A-Za-z]{3}))?", re.ASCII)
 
 #: Element of an update that lists the PMIDs of deleted records.
 DELETIONS = "DeleteCitation"
@@ -95,7 +96,7 @@ def read_date(article: Element) -> str | None:
     year, month, day = (read_string(date.find(name)) for name in ("Year", "Month", "Day"))
     if not year:  # such as "1998 Dec-1999 Jan", or "Winter 1998"
         found = _year.search(read_string(date.find("MedlineDate")))
-        year, month = found[0] if found else "", ""
+        year, month = (found[1], found[2] or "") if found else ("", "")
     month = str(_MONTHS.index(month[:3].lower()) + 1) if month[:3].lower() in _MONTHS else month
     given = (f"{year}-{month:0>2}-{day:0>2}", f"{year}-{month:0>2}", year)
     return next((one for one in given if count_days(one) is not None), None)

@@ -40,7 +40,10 @@ def test_read_text_is_title_and_abstract_without_marks() -> None:
         ("<Year>2019</Year><Month>01</Month><Day>5</Day>", "2019-01-05"),
         ("<Year>2019</Year><Month>Dec</Month>", "2019-12"),
         ("<Year>2019</Year><Season>Spring</Season>", "2019"),
-        ("<MedlineDate>1998 Dec-1999 Jan</MedlineDate>", "1998"),
+        ("<MedlineDate>1998 Dec-1999 Jan</MedlineDate>", "1998-12"),
+        ("<MedlineDate>2000 May 26-Jun 1</MedlineDate>", "2000-05"),
+        ("<MedlineDate>2000 Spring-Summer</MedlineDate>", "2000"),
+        ("<MedlineDate>2000-2001</MedlineDate>", "2000"),
         ("<MedlineDate>Winter</MedlineDate>", None),
         ("<MedlineDate>Winter 1998</MedlineDate>", "1998"),
         ("<Year>2019</Year><Month>Jun</Month><Day>31</Day>", "2019-06"),
@@ -49,7 +52,7 @@ def test_read_text_is_title_and_abstract_without_marks() -> None:
     ],
 )
 def test_read_date_dates_are_as_precise_as_they_are_given(date: str, expected: str | None) -> None:
-    """Months by name or number; a range counts from its first year."""
+    """Months by name or number; a range counts from its first month."""
     issue = f"<Journal><JournalIssue><PubDate>{date}</PubDate></JournalIssue></Journal>"
     assert read_date(article(issue)) == expected
     assert read_date(article()) is None
