@@ -24,7 +24,7 @@ def find_hits(ranked: Tensor, label_ptr: Tensor, label_index: Tensor) -> Tensor:
     """Which ranked labels are gold.
 
     Args:
-        ranked: Label indices, best first, [B, K], int64.
+        ranked: Label indices, best first, [B, K], int64; a negative one pads and is a miss.
         label_ptr: Offsets of gold labels, [B + 1], int64.
         label_index: Gold labels, packed, int64.
 
@@ -46,7 +46,7 @@ def find_hits(ranked: Tensor, label_ptr: Tensor, label_index: Tensor) -> Tensor:
     rows = torch.arange(ranked.size(0), device=ranked.device).unsqueeze(1)
     key = rows * width + ranked
     place = torch.searchsorted(gold, key).clamp(max=gold.numel() - 1)
-    return gold[place] == key
+    return (gold[place] == key) & (ranked >= 0)  # the key of -1 is a label of the row before
 
 
 def precision_at_k(hits: Tensor, k: int) -> Tensor:

@@ -115,6 +115,12 @@ def test_find_hits_do_not_need_sorted_gold_labels() -> None:
     assert found.tolist() == [[True, False, True], [True, False, True]]
 
 
+def test_find_hits_negative_numbers_are_misses() -> None:
+    """A list that is padded with -1 does not hit the last gold label of the document before."""
+    hits = find_hits(torch.tensor([[1], [-1]]), torch.tensor([0, 1, 2]), torch.tensor([1, 0]))
+    assert hits.tolist() == [[True], [False]]
+
+
 def test_find_hits_hand_computed_document() -> None:
     """Hits at ranks 1 and 3 of two gold labels and one that is never ranked."""
     hits = find_hits(torch.tensor([[5, 1, 7]]), torch.tensor([0, 3]), torch.tensor([5, 7, 99]))
