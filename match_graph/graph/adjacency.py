@@ -35,18 +35,30 @@ class Adjacency:
     stop: Tensor | None = None
 
     @classmethod
-    def from_edges(cls, edge_type: EdgeType, edge_index: Tensor, num_sources: int) -> "Adjacency":
+    def from_edges(
+        cls,
+        edge_type: EdgeType,
+        edge_index: Tensor,
+        num_sources: int,
+        position: Tensor | None = None,
+    ) -> "Adjacency":
         """Lists by source in the order of the edges; `by_training` gives those by target.
 
         Args:
             edge_type: Edge type as it stands in the graph.
             edge_index: Edges in any order, [2, E].
             num_sources: Number of nodes that have lists.
+            position: Position of each edge, which then orders each list, [E]; None for none.
         """
         row, col = edge_index
+        is_sorted = row[1:] >= row[:-1]
+        if position is not None:
+            position = position.view(-1)
+            is_sorted &= (row[1:] > row[:-1]) | (position[1:] >= position[:-1])
         edge = None
-        if row.numel() and bool((row[1:] < row[:-1]).any()):
-            edge = torch.argsort(row, stable=True)
+        if not bool(is_sorted.all()):
+            edge = torch.arange(len(row)) if position is None else position.argsort(stable=True)
+            edge = edge[torch.argsort(row[edge], stable=True)]
             row, col = row[edge], col[edge]
         return cls(edge_type, False, sorted_row_ptr(row, num_sources), col, narrow(edge))
 

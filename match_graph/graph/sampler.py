@@ -75,7 +75,7 @@ class EpochSampler(BaseSampler):
 class EgoSampler(EpochSampler):
     """Samples the one-hop ego-networks of seed nodes; vectorised, O(budget) per seed.
 
-    Edges whose type holds ``position`` are sequences: their first ``max_words`` are taken. All
+    Edges whose type holds ``position`` are sequences: the first ``max_words`` by it are taken. All
     others are metadata: ``max_metadata`` per seed, shared evenly between the types (what one type
     does not use goes to the others). Where a type has more than its share, sampling is
     systematic: every edge has the same probability, none comes twice, in the seed's order. The

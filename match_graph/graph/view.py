@@ -160,10 +160,14 @@ def count_nodes(data: HeteroData, node_type: str) -> int:
 def make_lists(
     graph: GraphView, edge_type: EdgeType, edge_index: Tensor, backwards: bool
 ) -> Adjacency:
-    """Neighbour lists of edges [2, E] between the nodes of a graph, in the order of a build's."""
+    """Neighbour lists of edges [2, E] between the nodes of a graph, in the order of a build's.
+
+    That is by ``position`` where the edges have one.
+    """
     source, _, target = edge_type
     if not backwards:
-        return Adjacency.from_edges(edge_type, edge_index, graph.num_nodes(source))
+        position = graph.edge_tensor(edge_type, "position")
+        return Adjacency.from_edges(edge_type, edge_index, graph.num_nodes(source), position)
     time = graph.node_tensor(source, "time")
     if time is not None and list(time.shape) != [graph.num_nodes(source)]:
         time = None  # samples up to a time say what is wrong with it

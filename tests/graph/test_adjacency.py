@@ -43,6 +43,19 @@ def test_Adjacency_long_lists_keep_the_order_of_edges() -> None:
     assert take_all(lists, lists.degree(torch.arange(3))) == expected
 
 
+@given(edges_of, st.lists(st.integers(0, 9), min_size=20, max_size=20))
+def test_Adjacency_lists_are_in_order_of_position(
+    pairs: list[tuple[int, int]], values: list[int]
+) -> None:
+    """Edges of one position keep their order."""
+    edge_index = torch.tensor(pairs, dtype=torch.int32).view(-1, 2).t()
+    position = torch.tensor(values[: len(pairs)], dtype=torch.int16)
+    lists = Adjacency.from_edges(KIND, edge_index, 7, position)
+    order = sorted(range(len(pairs)), key=lambda edge: (pairs[edge][0], values[edge]))
+    expected = [(pairs[edge][1], edge) for edge in order]
+    assert take_all(lists, lists.degree(torch.arange(7))) == expected
+
+
 @given(edges_of, st.none() | masks, st.none() | times)
 def test_Adjacency_by_training_sorts_training_time_source(
     pairs: list[tuple[int, int]], train: list[bool] | None, time: list[int] | None

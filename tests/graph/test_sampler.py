@@ -139,6 +139,17 @@ def test_EgoSampler_positions_are_places_in_the_text(synthetic: Synthetic) -> No
     assert torch.equal(draw.position[is_word], stored.to(torch.int64))
 
 
+def test_EgoSampler_words_in_any_order_of_edges() -> None:
+    """A graph of one's own may hold its words in any order: ``position`` says which is first."""
+    data = HeteroData()
+    data["document"].num_nodes, data["word"].num_nodes = 2, 5
+    data[CONTAINS].edge_index = torch.tensor([[0, 0, 1, 0, 1], [0, 1, 4, 2, 3]])
+    data[CONTAINS].position = torch.tensor([2, 0, 1, 1, 0])
+    draw = EgoSampler(data, max_words=2).sample(torch.arange(2))
+    assert draw.node.tolist() == [1, 2, 3, 4]
+    assert draw.position.tolist() == data[CONTAINS].position[draw.edge].tolist() == [0, 1, 0, 1]
+
+
 def test_EgoSampler_edges_lead_from_the_seed_to_the_node(synthetic: Synthetic) -> None:
     """`edge` names the edge that was followed."""
     data = synthetic[0]
