@@ -125,17 +125,17 @@ def _find_frame_fault(key: str, frame: pd.DataFrame) -> str:
 def iter_rows(frame: pd.DataFrame, used: Container[str]) -> Iterator[dict[str, Any]]:
     """Rows of a frame's used columns, as JSON would have them; None where a cell is missing."""
     names = [str(name) for name in frame.columns if name in used]
-    columns = {name: [*map(_simplify, frame[name].tolist())] for name in names}
+    columns = {name: [*map(simplify_cell, frame[name].tolist())] for name in names}
     for cells in zip(*columns.values(), strict=True):
         yield dict(zip(columns, cells, strict=True))
 
 
-def _simplify(value: Any) -> Any:
+def simplify_cell(value: Any) -> Any:
     """A cell as strings, whole numbers and lists of them; None where it is missing."""
     if isinstance(value, set | frozenset):
-        return sorted(map(_simplify, value), key=str)
+        return sorted(map(simplify_cell, value), key=str)
     if isinstance(value, list | tuple | np.ndarray | pd.Series):
-        return [_simplify(one) for one in value]
+        return [simplify_cell(one) for one in value]
     if value is None or value is pd.NA or value is pd.NaT:
         return None
     if isinstance(value, float):  # in pandas whole numbers too, where some are missing
@@ -147,7 +147,7 @@ def _simplify(value: Any) -> Any:
 
 def _index(values: Iterable[Any]) -> pd.Index:
     """Ids as strings."""
-    return pd.Index([str(_simplify(one)) for one in values], dtype=object)
+    return pd.Index([str(simplify_cell(one)) for one in values], dtype=object)
 
 
 def _read_pairs(
@@ -169,7 +169,7 @@ def _read_pairs(
     pairs: Iterable[Any] = () if hierarchy is None else hierarchy
     for number, pair in enumerate(pairs):
         is_list = isinstance(pair, tuple | list | np.ndarray)
-        ends = [_simplify(one) for one in pair] if is_list else []
+        ends = [simplify_cell(one) for one in pair] if is_list else []
         if len(ends) != 2 or not all(isinstance(one, str | int) for one in ends):
             builder.fail(
                 f"hierarchy, row {number}: an edge must be the ids of a child and a parent, found "
@@ -183,7 +183,7 @@ def _read_labels(
     labels: pd.DataFrame, builder: CorpusBuilder, names: dict[str, str]
 ) -> Iterator[tuple[str, str, str]]:
     """Notes names of labels; gives the edges of the column ``parent``."""
-    ids = [*map(_simplify, labels["id"].tolist())]
+    ids = [*map(simplify_cell, labels["id"].tolist())]
     for number, one in enumerate(ids):
         if not isinstance(one, str | int) or isinstance(one, bool):
             builder.fail(f"labels, row {number}: id must be a string, found {one!r:.60}.")
@@ -191,9 +191,9 @@ def _read_labels(
     for one in repeated[repeated.duplicated()].unique():
         builder.fail(f"labels must name every label once, found '{one}' twice.")
     if "name" in labels:
-        given = map(_simplify, labels["name"].tolist())
+        given = map(simplify_cell, labels["name"].tolist())
         names |= {str(one): str(name) for one, name in zip(ids, given, strict=True) if name}
-    parents = map(_simplify, labels["parent"].tolist() if "parent" in labels else ())
+    parents = map(simplify_cell, labels["parent"].tolist() if "parent" in labels else ())
     for number, (one, above) in enumerate(zip(ids, parents, strict=False)):
         values = read_values(above)
         if values is None:
@@ -215,7 +215,8 @@ def _define_labels(corpus: Corpus, labels: pd.DataFrame) -> Corpus:
             f"'{table['id'][row < 0].iloc[0]}'"
         )
     if "definition" in labels:
-        texts = np.array([str(_simplify(one) or "") for one in labels["definition"]], dtype=object)
+        given = [str(simplify_cell(one) or "") for one in labels["definition"]]
+        texts = np.array(given, dtype=object)
         found = np.where(row < 0, "", texts[row])
         table = table.assign(definition=pd.Series(found, index=table.index, dtype=str))
     return replace(corpus, instances={**corpus.instances, LABEL: table}, warnings=warnings)

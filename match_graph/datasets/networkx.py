@@ -10,6 +10,7 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from match_graph.corpus import Corpus, Tokenizer
+from match_graph.datasets.frames import simplify_cell
 from match_graph.datasets.hetero import from_hetero
 from match_graph.datasets.table_rows import SPLIT_NAMES
 from match_graph.errors import CorpusError, list_faults
@@ -143,7 +144,7 @@ class _Reader:
 
     def add_labels(self, key: str) -> None:
         """Makes nodes of the labels that an attribute of the documents lists."""
-        lists = [read_values(_as_list(row.get(key))) for row in self.nodes[self.document]]
+        lists = [read_values(simplify_cell(row.get(key))) for row in self.nodes[self.document]]
         if not any(lists) or LABEL in self.nodes:
             self.faults.append(
                 f"labels must name a node type or an attribute of documents with strings, found "
@@ -212,10 +213,6 @@ def _read_integers(values: Sequence[Any]) -> Tensor | None:
         return torch.from_numpy(np.array(values, dtype=np.int64))
     except OverflowError:
         return None
-
-
-def _as_list(value: Any) -> Any:
-    return [*value] if isinstance(value, tuple | set | frozenset) else value
 
 
 def _pack(pairs: Iterable[tuple[int, int]]) -> Tensor:

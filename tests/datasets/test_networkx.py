@@ -3,6 +3,7 @@
 from typing import Any
 
 import networkx as nx
+import numpy as np
 import pytest
 import torch
 
@@ -166,6 +167,27 @@ def test_from_networkx_undirected_edges_start_at_documents() -> None:
         assert len(listed) == 8
         assert listed[-1] == expected
     assert build_graph(corpus).notes["repeated_values_dropped"] == 0
+
+
+def test_from_networkx_labels_of_a_set_are_in_order() -> None:
+    """Python orders the strings of a set anew in each process, and so would be the corpus."""
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    tags = {f"label {number}" for number in range(20)}
+    graph.add_node("d0", type="document", split="train", tags=tags)
+    corpus = from_networkx(graph, labels="tags")
+    assert corpus.instances["label"]["id"].tolist() == sorted(tags)
+
+
+@pytest.mark.parametrize("tags", [np.array([2, 7]), [np.int64(2), np.int64(7)], (2.0, "7")])
+def test_from_networkx_labels_of_numpy(tags: Any) -> None:
+    """Arrays and numbers of NumPy are labels as those of Python are; NaN is none."""
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    graph.add_node("d0", type="document", split="train", tags=tags)
+    graph.add_node("d1", type="document", split="train", tags=np.int64(7))
+    graph.add_node("d2", type="document", split="train", tags=float("nan"))
+    corpus = from_networkx(graph, labels="tags")
+    assert corpus.instances["label"]["id"].tolist() == ["2", "7"]
+    assert corpus.edges["label"]["document"].tolist() == [0, 0, 1]
 
 
 def test_from_networkx_text_that_is_no_string() -> None:
