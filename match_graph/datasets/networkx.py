@@ -1,6 +1,7 @@
 """A networkx graph in memory as a `Corpus`."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import networkx as nx
@@ -35,8 +36,8 @@ def from_networkx(
 
     Attributes of nodes that are read: ``x`` (a list of numbers), ``name`` and ``definition``; of
     documents ``text``, ``split`` (train, valid, test) and ``time``, an integer. Of edges: the type
-    (none: "to"), ``weight`` and ``position``, an integer. What edges become is said at
-    `from_hetero`, which reads the graph.
+    (none: "to"), ``weight`` and ``position``, an integer. Others are left out, which
+    `Corpus.warnings` says. What edges become is said at `from_hetero`, which reads the graph.
 
     Args:
         graph: Graph, directed or not, a multigraph or not; its nodes are the ids.
@@ -55,16 +56,17 @@ def from_networkx(
     """
     if not isinstance(graph, nx.Graph):
         raise CorpusError(f"{_SUMMARY}: it must be a Graph, found {type(graph).__name__}.")
-    reader = _Reader(graph, document, key)
+    reader, label_type = _Reader(graph, document, key), labels
     if labels not in reader.nodes:
         reader.add_labels(labels)
-        labels = LABEL
-    reader.add_edges(labels)
+        label_type = LABEL
+    reader.add_edges(label_type)
     reader.check()
-    return from_hetero(
-        reader.data, document, labels, names=reader.names, drop=drop, tokenizer=tokenizer,
+    corpus = from_hetero(
+        reader.data, document, label_type, names=reader.names, drop=drop, tokenizer=tokenizer,
         seed=seed, name=name,
     )  # fmt: skip
+    return replace(corpus, warnings=[*corpus.warnings, *reader.list_unread(labels, drop)])
 
 
 class _Reader:
@@ -74,6 +76,7 @@ class _Reader:
         self.graph, self.document, self.key = graph, document, key
         self.data, self.faults = HeteroData(), list[str]()
         self.nodes: dict[str, list[Mapping[str, Any]]] = {}
+        self.edges: dict[EdgeType, list[Mapping[str, Any]]] = {}
         self.names: dict[str, list[str]] = {}
         self.place: dict[Any, tuple[str, int]] = {}
         untyped: list[Any] = []
@@ -183,10 +186,30 @@ class _Reader:
                 edges.setdefault(edge_type, []).append((pair, attributes))
         for edge_type, found in edges.items():
             self.data[edge_type].edge_index = _pack(pair for pair, _ in found)
+            self.edges[edge_type] = [attributes for _, attributes in found]
             for key, add in (("weight", self._add_weights), ("position", self._add_positions)):
                 values = [attributes.get(key) for _, attributes in found]
                 if any(one is not None for one in values):
                     add(edge_type, values)
+
+    def list_unread(self, labels: str, drop: Collection[str | EdgeType]) -> list[str]:
+        """Warning that names the attributes that were not read; empty without any.
+
+        Args:
+            labels: Type of the labels, or the attribute of documents that lists theirs.
+            drop: Types that are left out on purpose.
+        """
+        others = dict[str, None]()
+        for node_type, rows in self.nodes.items():
+            read = {self.key, *self.data[node_type].keys()}
+            read |= {"split", labels} if node_type == self.document else set()
+            if node_type not in drop:
+                others |= _list_keys(node_type, rows, read)
+        for edge_type, rows in self.edges.items():
+            if {edge_type, *edge_type[::2]}.isdisjoint(drop):
+                others |= _list_keys(edge_type, rows, {self.key, "weight", "position"})
+        left_out = f"left out attributes that have no place in a corpus: {[*others]}"
+        return [left_out] if others else []
 
     def _add_weights(self, edge_type: EdgeType, weights: Sequence[Any]) -> None:
         try:
@@ -203,6 +226,13 @@ class _Reader:
             )
         else:
             self.data[edge_type].position = numbers
+
+
+def _list_keys(
+    name: object, rows: Sequence[Mapping[str, Any]], read: Collection[str]
+) -> dict[str, None]:
+    """Attributes of the rows of a type, but for those that are read, in order."""
+    return dict.fromkeys(f"{name}.{key}" for row in rows for key in row if key not in read)
 
 
 def _read_integers(values: Sequence[Any]) -> Tensor | None:

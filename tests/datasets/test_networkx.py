@@ -190,6 +190,21 @@ def test_from_networkx_labels_of_numpy(tags: Any) -> None:
     assert corpus.edges["label"]["document"].tolist() == [0, 0, 1]
 
 
+def test_from_networkx_warns_of_attributes_left_out() -> None:
+    """Of nodes and edges, but for what is dropped; a name that is no string is one of them."""
+    graph = make_graph()
+    graph.nodes["d1"]["year"], graph.nodes["a0"]["split"] = 2001, "train"
+    graph.nodes["a1"]["name"] = graph.nodes["top"]["weight"] = 7
+    graph.edges["d1", "d0"]["since"] = 2002
+    graph.add_node("place", type="place", country="CH")
+    graph.add_edge("d1", "place", distance=3)
+    corpus = from_networkx(graph, drop=["place"])
+    assert corpus.warnings == [
+        "left out attributes that have no place in a corpus: ['label.weight', 'document.year', "
+        "'person.split', 'person.name', \"('document', 'cites', 'document').since\"]"
+    ]
+
+
 def test_from_networkx_text_that_is_no_string() -> None:
     graph = nx.DiGraph()
     graph.add_node("d0", type="document", text="first")
