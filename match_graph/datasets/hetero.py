@@ -58,10 +58,10 @@ def from_hetero(
     Edges between documents and another type make that type a metadata field, whichever way they
     point; both directions of one relation count once. All edges between documents are citations,
     the field ``reference``, of whatever relations. Node features ``x`` and ``edge_attr`` are kept,
-    as are the lists of strings ``name`` and ``definition`` of nodes. Edges to a type ``word`` are
-    the words of the documents, by ``position`` if they have it; edges from words are read where
-    there are none to them. A node type that only edges name has as many nodes as these reach. Other
-    attributes are left out, which `Corpus.warnings` says.
+    as are the lists of strings ``name`` and ``definition`` of nodes other than documents. Edges to
+    a type ``word`` are the words of the documents, by ``position`` if they have it; edges from
+    words are read where there are none to them. A node type that only edges name has as many nodes
+    as these reach. Other attributes are left out, which `Corpus.warnings` says.
 
     Args:
         data: Graph; nothing of it is changed.
@@ -168,18 +168,16 @@ class _Reader:
     def _warn_of_attributes(self, own: set[Any]) -> None:
         """Notes the attributes that are left out, but for the documents' ``own``."""
         labels = self.roles.labels
+        read = dict[Any, set[Any]]()
+        read |= dict.fromkeys(self.roles.sizes, _NODE_KEYS)
+        read |= dict.fromkeys(self.roles.edge_types, _EDGE_KEYS)
+        read[self.roles.document] = {"x", "num_nodes", *own, labels, f"{labels}_index"}
+        read[self.roles.is_a] = {"edge_index"}
         others = [
             f"{one}.{key}"
-            for one in self.roles.sizes
+            for one in [*self.roles.sizes, *self.roles.edge_types]
             for key in self.data[one]
-            if key not in _NODE_KEYS
-            and not (one == self.roles.document and key in {*own, labels, f"{labels}_index"})
-        ]
-        others += [
-            f"{one}.{key}"
-            for one in self.roles.edge_types
-            for key in self.data[one]
-            if key not in _EDGE_KEYS
+            if key not in read[one]
         ]
         if others:
             self.warnings.append(f"left out attributes that have no place in a corpus: {others}")

@@ -34,9 +34,9 @@ def from_networkx(
 ) -> Corpus:
     """The corpus of a networkx graph whose nodes have types.
 
-    Attributes of nodes that are read: ``x`` (a list of numbers), ``name`` and ``definition``; of
-    documents ``text``, ``split`` (train, valid, test) and ``time``, an integer. Of edges: the type
-    (none: "to"), ``weight`` and ``position``, an integer. Others are left out, which
+    Attributes of nodes that are read: ``x`` (a list of numbers); of documents ``text``, ``split``
+    (train, valid, test) and ``time``, an integer; of others ``name`` and ``definition``. Of edges:
+    the type (none: "to"), ``weight`` and ``position``, an integer. Others are left out, which
     `Corpus.warnings` says. What edges become is said at `from_hetero`, which reads the graph.
 
     Args:

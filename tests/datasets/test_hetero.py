@@ -310,6 +310,21 @@ def test_from_hetero_says_what_it_leaves_out() -> None:
     ]
 
 
+def test_from_hetero_says_what_documents_and_labels_lose() -> None:
+    """Names of documents, and attributes of the hierarchy's edges, have no place either."""
+    data = make_graph()
+    data["movie"].name, data["movie"].year = ["title"] * 40, torch.arange(40)
+    data["genre"].num_nodes = 2
+    data["movie", "of", "genre"].edge_index = torch.tensor([[0, 1], [0, 1]])
+    data["movie", "of", "genre"].edge_attr = torch.ones(2, 1)
+    data["genre", "is_a", "genre"].edge_index = torch.tensor([[1], [0]])
+    data["genre", "is_a", "genre"].edge_attr = torch.ones(1, 1)
+    assert from_hetero(data, "movie", "genre", time="year").warnings == [
+        "left out attributes that have no place in a corpus: ['movie.y', 'movie.name', "
+        "\"('genre', 'is_a', 'genre').edge_attr\"]",
+    ]
+
+
 def test_from_hetero_several_document_relations_warn() -> None:
     """Citations hold all of them; one relation alone, or the same edges twice, need no warning."""
     data = make_graph()
