@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
-from match_graph.datasets.hetero_parts import Array, read_names
+from match_graph.datasets.hetero_parts import Array, read_names, to_array
 from match_graph.errors import CorpusError, list_faults
 from match_graph.typing import DOCUMENT, LABEL, MASKS, EdgeType
 
@@ -75,7 +75,7 @@ def find_roles(
     sizes = {one: _count_nodes(data, one, ids, labels) for one in types}
     of_type: dict[str, list[EdgeType]] = {one: [] for one in types if one != document}
     roles = Roles(document, labels, ids, sizes, edge_types, of_type)
-    faults += _sort_edges(roles, hierarchy)
+    faults += _sort_edges(data, roles, hierarchy)
     if not roles.has_label_nodes and of_type.get(LABEL):
         faults.append(
             f"labels must be '{labels}' or the nodes '{LABEL}', found both, and beside '{labels}' "
@@ -147,10 +147,13 @@ def _count_nodes(
     return max(largest, default=0)
 
 
-def _sort_edges(roles: Roles, hierarchy: EdgeType | Tensor | Array | None) -> list[str]:
+def _sort_edges(
+    data: HeteroData, roles: Roles, hierarchy: EdgeType | Tensor | Array | None
+) -> list[str]:
     """Gives every edge type its role; sentences about those without one."""
     homeless, between = list[Any](), list[EdgeType]()
-    for edge_type in [one for one in roles.edge_types if not _is_reverse(one, roles.edge_types)]:
+    reverses, faults = _find_reverses(data, roles.edge_types, hierarchy)
+    for edge_type in [one for one in roles.edge_types if one not in reverses]:
         head, _, tail = edge_type
         if head == tail == roles.document:
             roles.citations.append(edge_type)
@@ -164,7 +167,6 @@ def _sort_edges(roles: Roles, hierarchy: EdgeType | Tensor | Array | None) -> li
         roles.is_a = hierarchy
     elif hierarchy is None and len(between) == 1:
         roles.is_a = between[0]
-    faults = []
     if not isinstance(hierarchy, tuple | Tensor | np.ndarray | None):
         faults.append(
             f"hierarchy must be an edge type between labels, or class indices [2, E] as a tensor "
@@ -187,8 +189,34 @@ def _sort_edges(roles: Roles, hierarchy: EdgeType | Tensor | Array | None) -> li
     return faults
 
 
-def _is_reverse(edge_type: EdgeType, edge_types: Collection[EdgeType]) -> bool:
-    """Whether it is what PyG's `ToUndirected` adds to another edge type within one node type."""
-    head, relation, tail = edge_type
-    forward = (head, relation.removeprefix("rev_"), tail)
-    return head == tail and forward != edge_type and forward in edge_types
+def _find_reverses(
+    data: HeteroData, edge_types: Collection[EdgeType], hierarchy: Any
+) -> tuple[set[EdgeType], list[str]]:
+    """What PyG's `ToUndirected` adds within one node type; sentences where its edges are others.
+
+    Of two such edge types it is the other one that counts where the hierarchy is named.
+    """
+    reverses, faults = set[EdgeType](), list[str]()
+    for edge_type in edge_types:
+        head, relation, tail = edge_type
+        forward = (head, relation.removeprefix("rev_"), tail)
+        if head != tail or forward == edge_type or forward not in edge_types:
+            continue
+        reverses.add(forward if edge_type == hierarchy else edge_type)
+        if not _are_turned(data[forward].get("edge_index"), data[edge_type].get("edge_index")):
+            faults.append(
+                f"{edge_type} must be the edges {forward} turned round, as by "
+                f"T.ToUndirected(merge=False), but they are others; rename it, or drop one of both."
+            )
+    return reverses, faults
+
+
+def _are_turned(edge_index: Any, reverse: Any) -> bool:
+    """Whether edges are those of a reverse; true where one is none, which is said elsewhere."""
+    arrays = [to_array(one) for one in (edge_index, reverse)]
+    ends = [one.astype(np.int64) for one in arrays if one is not None and one.shape[:-1] == (2,)]
+    if len(ends) < 2:
+        return True
+    (head, tail), (last, first) = ends
+    size = max(int(one.max(initial=0)) for one in ends) + 1
+    return np.array_equal(np.unique(head * size + tail), np.unique(first * size + last))

@@ -187,6 +187,34 @@ def test_from_hetero_reverse_edges_count_once(merge: bool) -> None:
     assert from_hetero(data).notes == {"repeated_values_dropped": 1}
 
 
+def test_from_hetero_reverse_edges_must_be_reverses() -> None:
+    """A relation that is only named like a reverse was left out without a word."""
+    data = make_graph()
+    data["movie", "cites", "movie"].edge_index = torch.tensor([[0, 0, 1], [1, 1, 2]])
+    data["movie", "rev_cites", "movie"].edge_index = torch.tensor([[2, 1], [1, 0]])
+    assert "reference" in from_hetero(data).fields
+    data["movie", "rev_cites", "movie"].edge_index = torch.tensor([[2, 1], [1, 3]])
+    with pytest.raises(CorpusError) as caught:
+        from_hetero(data)
+    assert str(caught.value) == (
+        "A HeteroData must be readable as a corpus: ('movie', 'rev_cites', 'movie') must be the "
+        "edges ('movie', 'cites', 'movie') turned round, as by T.ToUndirected(merge=False), but "
+        "they are others; rename it, or drop one of both."
+    )
+
+
+def test_from_hetero_hierarchy_may_be_a_reverse() -> None:
+    """A graph whose edges lead from parents to children has the hierarchy in their reverses."""
+    data = make_graph()
+    data["movie", "of", "genre"].edge_index = torch.tensor([[0, 1, 2], [0, 1, 2]])
+    data["genre", "parent_of", "genre"].edge_index = torch.tensor([[0, 0], [1, 2]])
+    del data["movie"].y
+    both = ToUndirected(merge=False)(data)
+    corpus = from_hetero(both, "movie", "genre", hierarchy=("genre", "rev_parent_of", "genre"))
+    assert corpus.hierarchy[["child", "parent"]].to_numpy().tolist() == [["1", "0"], ["2", "0"]]
+    assert from_hetero(both, "movie", "genre").hierarchy["child"].tolist() == ["0", "0"]
+
+
 def test_from_hetero_types_without_a_place_are_named(tmp_path: Any) -> None:
     """As of PyG's DBLP, where authors are labelled; drop lets it in."""
     data = HeteroData()
