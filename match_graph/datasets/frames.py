@@ -46,7 +46,8 @@ def from_frames(
             (an id or a list of them); also of labels that no document has.
         hierarchy: Further edges of the hierarchy, (child, parent); it must be acyclic.
         features: Node features by type, "document", "label" or a field: a frame with the ids in its
-            index, or, of documents and labels, an array with a row per row of their frame.
+            column ``id`` or its index, or, of documents and labels, an array with a row per row of
+            their frame.
         name: Name of the corpus.
         **options: Those of the data set `Custom` that are about columns and splits: ``fields``,
             ``columns`` ({"text": ["title", "abstract"], "split": "fold", "date": "year"}),
@@ -234,7 +235,7 @@ def _add_features(
     for name, given in features.items():
         table = corpus.documents if name == DOCUMENT else corpus.instances.get(name)
         is_frame = isinstance(given, pd.DataFrame)
-        values = given if is_frame else _read_rows(given)
+        values = _index_by_id(given) if is_frame else _read_rows(given)
         if table is None or (name == DOCUMENT and not is_frame):
             aligned[name] = values  # by the documents' rows; `Corpus` refuses what is no node type
             continue
@@ -256,6 +257,11 @@ def _add_features(
     if faults:
         raise CorpusError(list_faults("The features must fit the frames", faults))
     return replace(corpus, features=aligned)
+
+
+def _index_by_id(frame: pd.DataFrame) -> pd.DataFrame:
+    """A frame of features with the ids in its index, as they may be in its column ``id``."""
+    return frame.set_index("id") if "id" in frame else frame
 
 
 def _read_rows(values: Any) -> Any:

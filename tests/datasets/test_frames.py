@@ -282,6 +282,14 @@ def test_from_frames_fault_of_features_is_one_sentence(features: Any, fault: str
     assert fault in str(caught.value)
 
 
+def test_from_frames_features_may_have_a_column_of_ids() -> None:
+    """As `start_run` takes them; ids that are numbers were matched by the index."""
+    documents = pd.DataFrame({"id": [3, 1, 0], "text": ["a", "b", "c"], "label": ["x", "x", "y"]})
+    table = pd.DataFrame({"id": [1, 0, 3], "x": [10.0, 0.0, 30.0]}, index=[0, 1, 3])
+    corpus = from_frames(documents, features={"document": table})
+    assert corpus.features["document"].tolist() == [[30], [10], [0]]
+
+
 def test_from_frames_features_may_be_tensors() -> None:
     """Also with a gradient, or of a type that numpy has not."""
     labels = pd.DataFrame({"id": ["all", "deep"]})
