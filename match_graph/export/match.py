@@ -31,7 +31,17 @@ from match_graph.features.store import find_nodes
 from match_graph.features.table import open_table
 from match_graph.graph import BuiltGraph, build_graph
 from match_graph.graph.build import MAX_POSITIONS, contract_hierarchy
-from match_graph.typing import DOCUMENT, IS_A, LABEL, WORD, Split, token_edge
+from match_graph.typing import (
+    CITES,
+    CONTAINS,
+    DOCUMENT,
+    IS_A,
+    LABEL,
+    TAGGED,
+    WORD,
+    Split,
+    token_edge,
+)
 
 #: Documents whose words are compared with their texts before anything is written.
 _CHECKED = 1000
@@ -50,7 +60,8 @@ class MatchTarget(Target):
     texts = ("raw", "words")
 
     def check(self, source: Source) -> None:
-        """Checks on some documents that a reader makes the graph's words of their texts."""
+        """Checks edge types, and on some documents that a reader makes the words of their texts."""
+        _check_edge_types(source)
         tokenizer = find_tokenizer(source)
         batch = next(source.nodes(DOCUMENT)).slice(0, _CHECKED)
         texts, ids = (batch.column(name).to_pylist() for name in ("text", "id"))
@@ -170,6 +181,23 @@ dataset = mg.open_dataset("FOLDER"{argument})
                 f"(`urllib.parse.unquote` turns it back), and `id2label.txt` names it.\n"
             )
         return text
+
+
+def _check_edge_types(source: Source) -> None:
+    """Refuses a graph with more than documents, what they have, and the hierarchy of labels.
+
+    Raises:
+        ExportError: A pre_transform gave it such edges, or metadata that documents have not.
+    """
+    needed = [*map(token_edge, source.fields)]
+    known = {*needed, CONTAINS, CITES, TAGGED, IS_A}
+    others: list[object] = [one for one in source.graph.edge_types if one not in known]
+    others += [one[2] for one in needed if one not in source.graph.edge_types]
+    if others:
+        raise ExportError(
+            f"The format 'match' has a place for documents, what they have, and the hierarchy of "
+            f"labels, but the graph has {others} too; choose another target."
+        )
 
 
 def find_tokenizer(source: Source) -> Tokenizer:

@@ -165,8 +165,9 @@ def _link_types(source: Source) -> list[EdgeType]:
 
 
 def _link_columns(edge_type: EdgeType) -> tuple[str, str]:
+    head, _, tail = edge_type
     second = {CITES: "cited_document_id", IS_A: "parent_id"}
-    return f"{edge_type[0]}_id", second.get(edge_type, f"{edge_type[2]}_id")
+    return f"{head}_id", second.get(edge_type, f"{'other_' * (head == tail)}{tail}_id")
 
 
 def _shown_splits(source: Source) -> tuple[Split, ...]:

@@ -8,13 +8,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+from torch_geometric.data import HeteroData
 
 from match_graph.corpus_builder import CorpusBuilder
 from match_graph.datasets import CorpusDataset, MatchFolder, Synthetic
 from match_graph.errors import ExportError
 from match_graph.export import ExportOptions, export_dataset
 from match_graph.graph import describe_graph
-from match_graph.testing import toy_corpus
+from match_graph.testing import toy_corpus, write_match_folder
 from match_graph.typing import TAGGED
 
 ALL = ExportOptions(include_labels="all")
@@ -141,6 +142,23 @@ def test_MatchTarget_words_that_are_not_those_of_the_texts(given_dataset, tmp_pa
     )
     assert not (tmp_path / "out").exists()
     assert export_dataset(dataset, "match", tmp_path / "out", ExportOptions(text="words"))
+
+
+def test_MatchTarget_edges_that_the_format_lacks(tmp_path: Path) -> None:
+    """Those that a pre_transform added; the target was said to be at fault."""
+
+    def join(data: HeteroData) -> HeteroData:
+        data["author", "knows", "author"].edge_index = torch.tensor([[0], [1]])
+        return data
+
+    folder = write_match_folder(tmp_path / "toy")
+    dataset = MatchFolder(folder, root=tmp_path, pre_transform=join)
+    with pytest.raises(ExportError) as caught:
+        export_dataset(dataset, "match", tmp_path / "out")
+    assert str(caught.value) == (
+        "The format 'match' has a place for documents, what they have, and the hierarchy of "
+        "labels, but the graph has [('author', 'knows', 'author')] too; choose another target."
+    )
 
 
 def test_export_dataset_nodes_that_no_document_carries(given_dataset, tmp_path: Path) -> None:

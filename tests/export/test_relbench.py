@@ -5,11 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from torch_geometric.data import HeteroData
 
 from match_graph.corpus_builder import CorpusBuilder
 from match_graph.datasets import MatchFolder, Synthetic
 from match_graph.errors import ExportError
 from match_graph.export import ExportOptions, export_dataset
+from match_graph.testing import write_match_folder
 
 relbench = pytest.importorskip("relbench", reason="relbench needs match-graph[export]")
 
@@ -120,3 +123,23 @@ def test_export_dataset_field_named_as_a_link_keeps_its_table(
     tables = relbench.load_dataset(out).get_db().table_dict
     assert tables["document_has_author"].df["id"].tolist() == ["b"]
     assert len(tables["document__has__author"].df) == 1
+
+
+def test_export_dataset_edges_within_a_type_keep_both_ends(tmp_path: Path) -> None:
+    """Of a relation that a pre_transform added; the first end was written twice."""
+
+    def join(data: HeteroData) -> HeteroData:
+        data["author", "knows", "author"].edge_index = torch.tensor([[0, 1], [1, 2]])
+        data["document", "like", "document"].edge_index = torch.tensor([[0, 3], [2, 1]])
+        return data
+
+    folder = write_match_folder(tmp_path / "toy")
+    dataset = MatchFolder(folder, root=tmp_path, pre_transform=join)
+    out = export_dataset(dataset, "relbench", tmp_path / "out")
+    tables = relbench.load_dataset(out).get_db().table_dict
+    knows = tables["author__knows__author"].df
+    assert knows[["author_id", "other_author_id"]].to_numpy().tolist() == [[0, 1], [1, 2]]
+    ids = tables["document"].df.set_index("document_id")["id"]
+    like, names = tables["document__like__document"].df, dataset.names("document")
+    found = zip(ids[like["document_id"]], ids[like["other_document_id"]], strict=True)
+    assert {*found} == {(names[0], names[2]), (names[3], names[1])}
