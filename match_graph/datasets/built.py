@@ -95,6 +95,8 @@ def write_build(
 def transform_graph(graph: BuiltGraph, transform: Callable[[HeteroData], HeteroData]) -> BuiltGraph:
     """Applies a pre_transform, which must keep nodes and splits; it reads edges in int64.
 
+    Nodes of further types have their numbers as names.
+
     Raises:
         GraphError: A mask has changed: the graph holds gold labels and counts of the documents that
             were of training. Or the number of nodes of a type has, whose names stand in a table.
@@ -120,7 +122,9 @@ def transform_graph(graph: BuiltGraph, transform: Callable[[HeteroData], HeteroD
             f"counts of training it holds, but pre_transform changed {', '.join(changed)}; give "
             f"the splits where the documents are read."
         )
-    return replace(graph, data=data)
+    added = {name: count_nodes(data, name) for name in data.node_types if name not in graph.tables}
+    numbers = {name: pd.DataFrame({"id": range(n)}, dtype=str) for name, n in added.items()}
+    return replace(graph, data=data, tables={**graph.tables, **numbers})
 
 
 def _is_equal(value: object, mask: Tensor) -> bool:

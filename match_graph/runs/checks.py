@@ -7,15 +7,16 @@ import torch
 from torch import nn
 
 from match_graph.config import ModelConfig
-from match_graph.errors import ConfigError, MatchGraphError
+from match_graph.errors import ConfigError, CorpusError, MatchGraphError
 from match_graph.graph import EgoLoader, EgoSampler, Hierarchy, TokenSpace
 from match_graph.nn import MatchModel
 from match_graph.nn.contract import check_encoding
 from match_graph.nn.label_tree import make_levels
 from match_graph.nn.tables import READS_OWN_ROWS
+from match_graph.runs.known_graph import list_known_edges
 from match_graph.runs.run import Run
 from match_graph.training.device import choose_device
-from match_graph.typing import MASKS
+from match_graph.typing import LABEL, MASKS
 
 #: Of each weight: itself, its gradient, and Adam's two moments.
 _COPIES = 4
@@ -32,6 +33,7 @@ def check_model(run: Run) -> None:
     Raises:
         ConfigError: As `Model.build`, the encoder gives what it should not, or the model does not
             fit into memory.
+        CorpusError: A graph encoder lacks edges.
     """
     if run.model.is_neural:
         check_memory(run)
@@ -41,7 +43,28 @@ def check_model(run: Run) -> None:
     if isinstance(model, MatchModel) and run.model.is_own:
         _check_encoding(run, model, none_kept)
     choose_device(run.config.train.accelerator)
-    _ = run.graphs  # its settings must fit the graph
+    if run.graphs is not None:  # its settings must fit the graph
+        _check_edge_types(run)
+
+
+def _check_edge_types(run: Run) -> None:
+    """Refuses a graph without the edges of its tokens; warns of those that predictions lack.
+
+    Raises:
+        CorpusError: A pre_transform gave it nodes, or took away edges.
+    """
+    there, needed = run.dataset.graph.edge_types, list_known_edges(run.space.types)
+    if missing := [edge_type for edge_type in needed if edge_type not in there]:
+        raise CorpusError(
+            f"The graph of a graph encoder must join documents to what they have and cite, but "
+            f"'{run.dataset.name}' has no edges {missing}; name them so in pre_transform."
+        )
+    others = [one for one in there if one not in needed and LABEL not in one]
+    if others:
+        run.reporter.warn(
+            f"edges {others} are not known to predictions, and graph encoders of the package send "
+            f"no messages over them"
+        )
 
 
 def _check_encoding(run: Run, model: MatchModel, space: TokenSpace) -> None:

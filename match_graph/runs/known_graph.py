@@ -119,7 +119,7 @@ def write_known_graph(
         number = len(table) if transductive or count is None else int((count > 0).sum())
         tables[name] = table.head(number)
     tensors = {"num_documents": torch.tensor(len(reachable))}
-    for edge_type in _edge_types(space.types):
+    for edge_type in list_known_edges(space.types):
         lists, rows = graph.adjacency(edge_type), reachable.nonzero().view(-1)
         ptr, col = select_rows(lists.ptr, lists.node, rows)
         row = rows.to(col.dtype)[row_index(ptr)]
@@ -166,7 +166,7 @@ def read_known_graph(
         _check_rows(torch.tensor(list(documents.values()), dtype=torch.int64), number)
         for name, known in rows.items():
             data[name].num_nodes = len(known)
-        for edge_type in _edge_types(types):
+        for edge_type in list_known_edges(types):
             edge_index = tensors[" ".join(edge_type)]
             if edge_index.dim() != 2 or len(edge_index) != 2:
                 raise DamagedError(f"'{' '.join(edge_type)}' is no edge index")
@@ -233,6 +233,7 @@ def _attributes_of(edge_type: EdgeType) -> str:
     return " ".join([*edge_type, _ATTRIBUTES])
 
 
-def _edge_types(types: Sequence[str]) -> list[EdgeType]:
+def list_known_edges(types: Sequence[str]) -> list[EdgeType]:
+    """The edge types that a run folder keeps for predictions, by the types of its tokens."""
     edge_types = [token_edge(name) for name in types]
     return [*edge_types, CITES] if CITATION_FIELD in types else edge_types

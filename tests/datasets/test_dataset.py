@@ -19,6 +19,7 @@ from torch_geometric.nn import GATv2Conv, HeteroConv, HGTConv, SAGEConv
 from match_graph.corpus import Corpus
 from match_graph.datasets import CorpusDataset, MatchFolder
 from match_graph.errors import CorpusError, GraphError
+from match_graph.export import export_dataset
 from match_graph.graph import BuiltGraph, TokenSpace, build_graph
 from match_graph.io.manifest import write_manifest
 from match_graph.io.source import Snapshot, hash_file
@@ -268,6 +269,20 @@ def test_CorpusDataset_pre_transform_has_edges_for_pyg(tmp_path: Path) -> None:
         found, expected = (one.graph.edge_index(edge_type) for one in (changed, plain))
         assert found.dtype == expected.dtype == torch.int32
         assert torch.equal(found, expected)
+
+
+def test_CorpusDataset_pre_transform_that_adds_a_node_type(tmp_path: Path) -> None:
+    """Numbers are the names of its nodes; a stage that asked for them called the build damaged."""
+
+    def add(data: HeteroData) -> HeteroData:
+        data["group"].num_nodes = 3
+        data["document", "has", "group"].edge_index = torch.tensor([[0, 1], [2, 0]])
+        return data
+
+    dataset = Counted(root=tmp_path, pre_transform=add)
+    assert dataset.names("group").tolist() == ["0", "1", "2"]
+    assert "group" in dataset.token_space(1, 1).types
+    assert export_dataset(dataset, "parquet", tmp_path / "out").is_dir()
 
 
 def test_CorpusDataset_pre_transform_that_removes_nodes(tmp_path: Path) -> None:

@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 import torch
+from torch_geometric.data import HeteroData
 
 from match_graph import Run, start_run
 from match_graph.config import load_config
-from match_graph.errors import ConfigError
+from match_graph.datasets import Synthetic
+from match_graph.errors import ConfigError, CorpusError
+from match_graph.io.progress import Reporter
 from match_graph.nn import ENCODERS
 from match_graph.runs import checks
 from match_graph.runs.checks import check_memory, count_weights, find_memory
@@ -88,3 +91,31 @@ def test_find_memory_is_at_most_the_limit_of_the_container(tmp_path, monkeypatch
     (tmp_path / "none").write_text("max\n")
     monkeypatch.setattr(checks, "_LIMITS", (tmp_path / "none", tmp_path / "memory.max"))
     assert find_memory(torch.device("cpu")) == 2**20
+
+
+def test_check_model_edges_of_a_pre_transform(tmp_path, capsys) -> None:
+    """A graph encoder reads nodes that documents have; others were left out without a word."""
+
+    def add(data: HeteroData) -> HeteroData:
+        data["author", "knows", "author"].edge_index = torch.tensor([[0], [1]])
+        return data
+
+    def add_nodes(data: HeteroData) -> HeteroData:
+        data["group"].num_nodes = 3
+        data["document", "in", "group"].edge_index = torch.tensor([[0, 1], [2, 0]])
+        return data
+
+    config = load_config(None, ["model.encoder=hetero_sage"])
+    dataset = Synthetic(root=tmp_path, num_documents=200, pre_transform=add)
+    start_run(dataset, config, tmp_path / "run", tmp_path, reporter=Reporter(quiet=True))
+    assert "warning: edges [('author', 'knows', 'author')] are not known to" in " ".join(
+        capsys.readouterr().err.split()
+    )
+    dataset = Synthetic(root=tmp_path, num_documents=200, pre_transform=add_nodes)
+    with pytest.raises(CorpusError) as caught:
+        start_run(dataset, config, tmp_path / "other", tmp_path)
+    assert str(caught.value) == (
+        "The graph of a graph encoder must join documents to what they have and cite, but "
+        "'synthetic' has no edges [('document', 'has', 'group')]; name them so in pre_transform."
+    )
+    assert not (tmp_path / "other").exists()
