@@ -31,10 +31,7 @@ def find_classes(y: Any, classes: Sequence[Any] | None = None) -> Classes:
     matrix = as_indicator(y)
     if isinstance(classes, str) or not isinstance(classes, Iterable | None):
         raise CorpusError(f"Classes must be a list of labels, found {classes!r:.60}.")
-    if classes is None and isinstance(y, pd.DataFrame):
-        names = y.columns.tolist()
-        are_names = all(isinstance(one, str | int) and not isinstance(one, bool) for one in names)
-        classes = names if are_names else None
+    classes = _list_columns(y) if classes is None else classes
     if classes is not None:
         found = list(classes)
         if odd := [one for one in found if not isinstance(one, str | int | np.integer)]:
@@ -79,14 +76,14 @@ def encode_labels(y: Any, classes: Classes, allow_unknown: bool = False) -> list
     """Columns of each document's labels, each once.
 
     Args:
-        y: As for `find_classes`.
+        y: As for `find_classes`; the columns of a DataFrame may be in another order.
         classes: Classes by column, [L].
         allow_unknown: Whether labels may be no class; such a one gets a number from L on.
 
     Raises:
         CorpusError: y is of something else, or has a label that is no class.
     """
-    matrix = as_indicator(y)
+    matrix = as_indicator(_sort_columns(y, classes))
     if matrix is not None:
         if matrix.shape[1] != len(classes):
             raise CorpusError(
@@ -111,6 +108,34 @@ def encode_labels(y: Any, classes: Classes, allow_unknown: bool = False) -> list
             row[column[label]] = None
         rows.append(list(row))
     return rows
+
+
+def _list_columns(y: Any) -> list[Any] | None:
+    """Columns of a DataFrame that are names, strings or whole numbers; None of anything else."""
+    names = y.columns.tolist() if isinstance(y, pd.DataFrame) else None
+    if names is None or any(
+        isinstance(one, bool) or not isinstance(one, str | int) for one in names
+    ):
+        return None
+    return names
+
+
+def _sort_columns(y: Any, classes: Classes) -> Any:
+    """A DataFrame with its columns in the order of the classes, numbered ones and others as given.
+
+    Raises:
+        CorpusError: A class has no column.
+    """
+    columns = _list_columns(y)
+    if columns is None or columns == [*range(len(columns))] or len(columns) != len(classes):
+        return y
+    names, wanted = [*map(str, columns)], [*map(str, classes)]
+    if missing := [one for one in wanted if one not in names]:
+        raise CorpusError(
+            f"The columns of y must be the classes, but {missing[0]!r:.60} is none of them; name "
+            f"them as the classes, or give an array with its columns in their order."
+        )
+    return y if names == wanted else y.iloc[:, [names.index(one) for one in wanted]]
 
 
 def as_indicator(y: Any) -> sparse.csr_array | None:

@@ -70,6 +70,21 @@ def test_find_classes_of_a_frame_are_its_columns() -> None:
         assert find_classes(y.set_axis(odd, axis=1)).tolist() == [0, 1]
 
 
+def test_encode_labels_of_a_frame_go_by_its_columns() -> None:
+    """In whatever order; those of a frame without names are in the order of the classes."""
+    y = pd.DataFrame([[1, 0], [1, 1]], columns=["web", "graphs"])
+    classes = find_classes(y, ["graphs", "web"])
+    assert encode_labels(y, classes) == [[1], [0, 1]]
+    assert encode_labels(y.set_axis([0, 1], axis=1), classes) == [[0], [0, 1]]
+    for names in (["web", "trees"], ["web", "web"]):
+        with pytest.raises(CorpusError) as caught:
+            encode_labels(y.set_axis(names, axis=1), classes)
+        assert str(caught.value) == (
+            "The columns of y must be the classes, but 'graphs' is none of them; name them as the "
+            "classes, or give an array with its columns in their order."
+        )
+
+
 def test_encode_labels_unknown() -> None:
     """Numbered from L on where they are allowed, refused where not."""
     classes = find_classes(LISTS, ["a", "b"])
