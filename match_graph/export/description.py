@@ -7,10 +7,13 @@ from pathlib import Path
 from match_graph.export.inventory import Inventory
 from match_graph.export.source import GOLD, Source
 from match_graph.export.target import Reading, Target
+from match_graph.graph.view import GraphView
 from match_graph.io.escape import escape_markdown
-from match_graph.typing import DOCUMENT, SPLITS
+from match_graph.typing import DOCUMENT, MASKS, SPLITS
 
 DESCRIPTION = "EXPORT.md"
+#: Attributes that all formats carry, or that another sentence is about.
+_CARRIED = {*MASKS.values(), "time", "train_count", "x", "edge_attr"}
 _LABELS = {
     "none": "No gold label is written, but labels as nodes stand in the order of how many training "
     "documents have them: leave their numbers out of what a model is given.",
@@ -131,10 +134,23 @@ def _list_left_out(
     has_x = any(graph.node_tensor(name, "x") is not None for name in graph.node_types)
     if source.options.features != "data" and has_x:
         sentences["Features of the data set, left out on purpose."] = None
-    attributes = (graph.edge_tensor(edge_type, "edge_attr") for edge_type in graph.edge_types)
-    if not target.has_edge_attr and any(values is not None for values in attributes):
-        sentences["Attributes of edges (`edge_attr`); the target pyg carries them."] = None
+    if not target.has_attributes:
+        sentences |= dict.fromkeys(_name_attributes(graph))
     return [*sentences] or ["Nothing was left out."]
+
+
+def _name_attributes(graph: GraphView) -> list[str]:
+    """Sentences on attributes of nodes and edges that formats have no place for."""
+    edges = [(one, name) for one in graph.edge_types for name in graph.list_attributes(one)]
+    nodes = [(one, name) for one in graph.node_types for name in graph.list_attributes(one)]
+    others = [f"{one}.{name}" for one, name in [*nodes, *edges] if name not in _CARRIED]
+    sentences = []
+    if any(name == "edge_attr" for _, name in edges):
+        sentences.append("Attributes of edges (`edge_attr`); the target pyg carries them.")
+    if others:
+        listed = escape_markdown(", ".join(others))
+        sentences.append(f"Attributes of a `pre_transform`, {listed}; the target pyg carries them.")
+    return sentences
 
 
 def _make_table(expected: Inventory, readings: list[Reading]) -> str:

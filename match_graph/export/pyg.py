@@ -19,7 +19,7 @@ DATA, TARGETS = "data.pt", "targets.pt"
 class PygTarget(Target):
     """``data.pt``, ``targets.pt``, and the names of the nodes as Parquet."""
 
-    has_edge_attr = True
+    has_attributes = True
 
     def write(self, source: Source, folder: Path, out: Path) -> None:
         content = source.data.to_dict()

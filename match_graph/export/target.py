@@ -44,8 +44,8 @@ class Target(ABC):
     features: ClassVar[tuple[Features, ...]] = ("none", "data", "ids", "pretrained")
     include_labels: ClassVar[tuple[IncludeLabels, ...]] = ("none", "train", "all")
     texts: ClassVar[tuple[Text, ...]] = ("raw", "words", "none")
-    #: Whether attributes of edges are carried.
-    has_edge_attr: ClassVar[bool] = False
+    #: Whether attributes of edges are carried, and those that a pre_transform gave nodes and edges.
+    has_attributes: ClassVar[bool] = False
 
     def check(self, source: Source) -> None:  # noqa: B027 (most formats take every graph)
         """Refuses a graph that the format cannot hold, before anything is written.

@@ -127,6 +127,13 @@ class MappedGraph(FeatureStore, GraphStore):
             raise self._damage(path, f"'{name}' is not [{number}, K] of float32")
         return values
 
+    def list_attributes(self, of: str | EdgeType) -> list[str]:
+        """Names of the attributes of a node type or an edge type."""
+        if not isinstance(of, str):
+            return [*self._edges[of]["attributes"]]
+        added = [name for node_type, name in self._added if node_type == of]
+        return [*dict.fromkeys([*self._nodes[of]["attributes"], *added])]
+
     def adjacency(self, edge_type: EdgeType, backwards: bool = False) -> Adjacency:
         """Neighbour lists of an edge type, by its sources or backwards by its targets, in place."""
         if (edge_type, backwards) not in self._lists:

@@ -45,6 +45,9 @@ class GraphView(Protocol):
     def edge_tensor(self, edge_type: EdgeType, name: str) -> Tensor | None:
         """Attribute of the edges of a type, [E, ...]; None where they have no such."""
 
+    def list_attributes(self, of: str | EdgeType) -> list[str]:
+        """Names of the attributes of a node type or an edge type."""
+
     def adjacency(self, edge_type: EdgeType, backwards: bool = False) -> Adjacency:
         """Neighbour lists of an edge type, by its sources or backwards by its targets."""
 
@@ -107,6 +110,9 @@ class MemoryGraph:
 
     def edge_tensor(self, edge_type: EdgeType, name: str) -> Tensor | None:
         return self._data[edge_type].get(name)
+
+    def list_attributes(self, of: str | EdgeType) -> list[str]:
+        return [key for key in self._data[of] if key not in ("num_nodes", "edge_index", "position")]
 
     def adjacency(self, edge_type: EdgeType, backwards: bool = False) -> Adjacency:
         if (edge_type, backwards) not in self._lists:

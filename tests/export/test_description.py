@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
+from torch_geometric.data import HeteroData
 
 from match_graph.datasets import MatchFolder
 from match_graph.export import EXPORTS, ExportOptions, export_dataset
@@ -67,6 +69,30 @@ def test_export_dataset_nothing_left_out_is_said_so(
     out = export_dataset(toy_dataset, "pyg", tmp_path / "out", ExportOptions(include_labels="all"))
     text = (out / "EXPORT.md").read_text(encoding="utf-8")
     assert "## Not carried\n\n- Nothing was left out.\n" in text
+
+
+@pytest.mark.parametrize("target", ["parquet", "pyg"])
+def test_export_dataset_names_attributes_that_it_leaves_out(tmp_path: Path, target: str) -> None:
+    """Those that a pre_transform added; it said that nothing was left out."""
+
+    def add(data: HeteroData) -> HeteroData:
+        data["author"].h_index = torch.arange(int(data["author"].num_nodes))
+        edges = data["document", "has", "author"]
+        edges.share = torch.rand(edges.edge_index.size(1))
+        return data
+
+    folder = write_match_folder(tmp_path / "toy")
+    dataset = MatchFolder(folder, root=tmp_path, pre_transform=add)
+    options = ExportOptions(include_labels="all")
+    out = export_dataset(dataset, target, tmp_path / "out", options)
+    text = (out / "EXPORT.md").read_text(encoding="utf-8")
+    sentence = "- Nothing was left out."
+    if target != "pyg":
+        sentence = (
+            "- Attributes of a `pre_transform`, author.h\\_index, ('document', 'has', "
+            "'author').share; the target pyg carries them."
+        )
+    assert f"## Not carried\n\n{sentence}\n" in text
 
 
 def test_export_dataset_type_that_a_format_leaves_out_has_a_dash(
