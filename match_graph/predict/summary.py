@@ -21,7 +21,7 @@ from match_graph.predict.names import (
 )
 from match_graph.runs.configure import NO_HIERARCHY, NO_METADATA, NO_PRETRAIN
 from match_graph.runs.run import Run
-from match_graph.typing import LABEL, MASKS
+from match_graph.typing import LABEL, MASKS, Split
 
 
 @dataclass(frozen=True)
@@ -68,14 +68,14 @@ def show_examples(run: Run) -> list[Example]:
     return [_make_example(*pair, names, metadata) for pair in pairs]
 
 
-def draw_records(run: Run, number: int) -> list[dict[str, Any]]:
-    """Labelled test documents as records, drawn by the run's seed.
+def draw_records(run: Run, number: int, split: Split = "test") -> list[dict[str, Any]]:
+    """Labelled documents of a split as records, drawn by the run's seed.
 
     None where the data set keeps no raw texts.
     """
     if not run.dataset.keeps_texts:
         return []
-    documents = run.dataset.documents(MASKS["test"])
+    documents = run.dataset.documents(MASKS[split])
     generator = torch.Generator().manual_seed(run.config.seed)
     drawn = documents[torch.randperm(len(documents), generator=generator)[: 10 * number]]
     records = run.dataset.as_json(drawn.tolist())

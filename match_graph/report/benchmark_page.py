@@ -40,7 +40,7 @@ from match_graph.report.tables import Table, fraction, number, seconds
 from match_graph.runs import open_run
 from match_graph.runs.folder import choose_code
 from match_graph.runs.measures import SCORE_NAMES
-from match_graph.typing import DOCUMENT
+from match_graph.typing import DOCUMENT, Split
 
 #: Rows that case studies compare where none is named, the reference among them.
 _VARIANTS = 3
@@ -226,10 +226,12 @@ class DatasetPart:
                 self.studied = [one for one in options.documents if one in known]
             if not runs or (options.documents and not self.studied):
                 return NO_CASES
-            section = study_cases(runs, replace(options, documents=self.studied), names)
+            options = replace(options, documents=self.studied)
+            section = study_cases(runs, options, self.split, names)
         except MatchGraphError as error:
             return explain_absence(error, options, f" of {self.record.name}")
-        about = f"{describe_choice(names, len(finished), options)} {section.about}"
+        which = describe_choice(names, len(finished), options, self.split)
+        about = f"{which} {section.about}"
         return Section(section.title, about, section.blocks)
 
     def _finished(self, row: str) -> list[Cell]:
@@ -263,9 +265,9 @@ def check_rows(results: Results, rows: Sequence[str]) -> None:
             )
 
 
-def describe_choice(names: Sequence[str], num_rows: int, options: CaseOptions) -> str:
+def describe_choice(names: Sequence[str], num_rows: int, options: CaseOptions, split: Split) -> str:
     """Sentences on which rows and documents are studied, and how to choose others."""
-    drawn = "" if options.documents else " The documents are drawn at random from test."
+    drawn = "" if options.documents else f" The documents are drawn at random from {split}."
     return (
         f"Shown: {', '.join(names)}; {len(names)} of {num_rows} rows with a finished run, each by "
         f"its first seed.{drawn} `match-graph report` takes other rows by --row NAME and "

@@ -20,6 +20,7 @@ from match_graph.report.tables import Table, seconds
 from match_graph.runs import Run
 from match_graph.runs.folder import choose_code
 from match_graph.runs.readers import read_bins
+from match_graph.typing import Split
 
 T = TypeVar("T")
 
@@ -36,7 +37,8 @@ class CaseOptions:
     """Options of the case studies of a page.
 
     Args:
-        documents: Ids of the documents; none draws some of test by the first run's seed.
+        documents: Ids of the documents; none draws some of the split that the page is about, by the
+            first run's seed.
         num_documents: Number of documents drawn; 0 keeps all texts out of the page.
         against: Run folders of the same data that a run is compared with.
         root: Root folder of built data; None takes the default.
@@ -60,17 +62,21 @@ class CaseOptions:
     rows: Sequence[str] = ()
 
 
-def study_cases(runs: Sequence[Run], options: CaseOptions, names: Sequence[str] = ()) -> Section:
+def study_cases(
+    runs: Sequence[Run], options: CaseOptions, split: Split, names: Sequence[str] = ()
+) -> Section:
     """Case studies of given or randomly drawn documents, in variants of a model.
 
     Args:
         runs: Trained runs on the same data.
         options: Options of the case studies.
+        split: Split of the documents that are drawn.
         names: Names of the variants; none takes those of the folders.
     """
     documents = options.documents
     if not documents and options.num_documents:
-        documents = [record["paper"] for record in draw_records(runs[0], options.num_documents)]
+        records = draw_records(runs[0], options.num_documents, split)
+        documents = [record["paper"] for record in records]
     if not documents:
         return NO_CASES
     codes = choose_code([run.folder for run in runs], options.encoder, options.head)

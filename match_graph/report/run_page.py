@@ -25,6 +25,7 @@ from match_graph.runs import open_run
 from match_graph.runs.folder import choose_code, open_run_folder
 from match_graph.runs.readers import check_evaluated, read_history, read_metrics, read_record
 from match_graph.runs.record import list_twins
+from match_graph.typing import Split
 
 #: Columns of the table of measures, as far as a split has them.
 _COLUMNS = ("P@1", "P@3", "P@5", "NDCG@3", "NDCG@5", "R@5", "PSP@5", "F1_micro", "F1_macro")
@@ -53,7 +54,7 @@ class RunFolder:
         self.record = read_record(folder)
 
     @property
-    def split(self) -> str:
+    def split(self) -> Split:
         """Main split of the page: test, or valid where there is no test document."""
         return "test" if "test" in self.metrics else "valid"
 
@@ -175,8 +176,8 @@ def make_run_page(folder: Path, options: CaseOptions | None = None) -> Page:
     except MatchGraphError as error:
         cases = explain_absence(error, options)
     else:
-        prior = run.prior("test") if own.split == "test" else run.prior("valid")
-        cases = study_cases([run, *others], options)
+        prior = run.prior(own.split)
+        cases = study_cases([run, *others], options, own.split)
     parts = [
         shorten_code(own.config.model.encoder),
         *own.config.ablation,

@@ -189,6 +189,26 @@ def test_make_benchmark_page_case_studies_of_chosen_rows(
         assert str(caught.value) == must + hint
 
 
+def test_make_benchmark_page_case_studies_of_its_split(
+    benchmark_results, tmp_path: Path, trained_run: Run
+) -> None:
+    """A benchmark that is measured on valid shows no test document with its labels."""
+    results = benchmark_results(tmp_path)
+    cells = [
+        one.model_copy(update={"metrics": {"valid": one.metrics["test"]}}) if one.metrics else one
+        for one in results.cells
+    ]
+    experiment = results.experiment.model_copy(update={"split": "valid"})
+    update = {"cells": cells, "experiment": experiment}
+    write_results(tmp_path, results.model_copy(update=update))
+    page = make(tmp_path, trained_run, number=2)
+    cases = find_blocks(page, "Case studies")
+    assert [case.study.split for case in cases if isinstance(case, Case)] == ["valid", "valid"]
+    assert any(
+        "The documents are drawn at random from valid." in one.about for one in page.sections
+    )
+
+
 def test_make_benchmark_page_document_in_any_data_set(
     benchmark_results, tmp_path: Path, trained_run: Run
 ) -> None:

@@ -109,6 +109,15 @@ def test_make_run_page_case_studies_compare_the_variants(page: Page) -> None:
         assert [rows.variant for rows in case.rows] == case.study.variants
 
 
+def test_make_run_page_case_studies_of_its_split(copied: Path, trained_run: Run) -> None:
+    """A run whose test documents were not read shows none of them."""
+    metrics = json.loads((copied / METRICS).read_text())
+    write_json(copied / METRICS, {"valid": metrics["valid"]})
+    [case] = make(copied, trained_run, number=1).sections[4].blocks
+    assert isinstance(case, Case)
+    assert case.study.split == "valid"
+
+
 def test_make_run_page_same_run_gives_the_same_page(
     page: Page, trained_run: Run, baseline_run: Run
 ) -> None:
