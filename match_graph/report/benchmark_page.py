@@ -23,6 +23,7 @@ from match_graph.report.benchmark_tables import (
 from match_graph.report.charts import Bar, BarChart, LineChart
 from match_graph.report.page import Block, Code, Headline, Note, Page, Section
 from match_graph.report.page_parts import (
+    ABOUT_CURVES,
     ABOUT_SLICES,
     NO_CASES,
     CaseOptions,
@@ -172,7 +173,7 @@ class DatasetPart:
             for name, (title, unit) in shown.items()
             for series in cut(average_histories(histories, name))
         ]
-        about = f"From the {HISTORY} of every run; bands are one standard deviation."
+        about = f"From the {HISTORY} of every run; bands are one standard deviation. {ABOUT_CURVES}"
         return Section("Training", about, charts)
 
     def slices(self) -> Section:

@@ -25,6 +25,11 @@ from match_graph.typing import Split
 T = TypeVar("T")
 
 NO_CASES = Section("Case studies", "", [])
+#: What curves over epochs are of, which is not what measures of a run are of.
+ABOUT_CURVES = (
+    "Measures are of the network alone, before its blend, calibration and coherent output, on the "
+    "validation documents of training."
+)
 #: How labels are parted, as `metrics.slices` does.
 ABOUT_SLICES = (
     f"Head: more than {FREQUENCY_CUTS[1]} training documents; torso: {FREQUENCY_CUTS[0]} to "

@@ -12,6 +12,7 @@ from match_graph.own_code import shorten_code
 from match_graph.report.charts import Bar, BarChart, LineChart, Series
 from match_graph.report.page import Code, Headline, Note, Page, Section
 from match_graph.report.page_parts import (
+    ABOUT_CURVES,
     ABOUT_SLICES,
     CaseOptions,
     draw_reliability,
@@ -102,7 +103,7 @@ class RunFolder:
             LineChart(title, "epoch", unit, draw_columns(table, names))
             for title, unit, names in _CURVES
         ]
-        return Section("Training", "", [chart for chart in charts if chart.series])
+        return Section("Training", ABOUT_CURVES, [chart for chart in charts if chart.series])
 
     def slices(self) -> Section:
         """R@5 and F1 by frequency of the labels in training, and by depth."""

@@ -112,6 +112,8 @@ def test_make_benchmark_page_figures(page: Page, trained_run: Run) -> None:
     assert (loss.series[0].x, loss.series[0].y) == ([1, 2], [4.5, 2.5])
     assert loss.series[0].spread == pytest.approx([0.5**0.5] * 2)
     assert valid.series[0].y == [0.25, 0.5]
+    [about] = [section.about for section in page.sections if section.title == "Training"]
+    assert "of the network alone, before its blend, calibration and coherent output" in about
     [slices] = find_blocks(page, "Slices of the labels")
     assert isinstance(slices, Table)
     assert slices.columns == ["R@5", "head", "depth 0"]

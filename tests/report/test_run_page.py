@@ -78,6 +78,8 @@ def test_make_run_page_figures_are_those_of_its_files(page: Page, trained_run: R
     loss = page.sections[1].blocks[0]
     assert isinstance(loss, LineChart)
     assert loss.series[0].y == history["loss"].tolist()
+    alone = "of the network alone, before its blend, calibration and coherent output"
+    assert alone in page.sections[1].about  # its best NDCG@5 is not the one on valid above
     values = trained_run.read_metrics()["test"]
     slices = {
         block.title: block for block in page.sections[2].blocks if isinstance(block, BarChart)
