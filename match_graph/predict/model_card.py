@@ -40,8 +40,8 @@ CARD = "README.md"
 _LISTED = ("P@1", "P@3", "P@5", "NDCG@3", "NDCG@5")
 _POLICY = (
     "P@k divides by k, NDCG@k by the best that min(k, gold labels) allow. A document without gold "
-    "labels counts as 0. Thresholds, calibration and the best epoch were chosen on valid, so that "
-    "its measures are optimistic."
+    "labels counts as 0. Thresholds, calibration, the network's share in a blend and the best "
+    "epoch were chosen on valid, so that its measures are optimistic."
 )
 
 
