@@ -70,18 +70,30 @@ def test_SplitMeasures_of_valid_and_test(synthetic: Synthetic) -> None:
         assert recall == pytest.approx(found)
 
 
-def test_SplitMeasures_processes_add_up(synthetic: Synthetic) -> None:
-    """Sums of two equal processes give the same shares."""
-    ptr, index = synthetic.targets.select(synthetic.documents("test_mask"))
-    scores = torch.randn(len(ptr) - 1, synthetic.num_labels)
+@pytest.mark.parametrize("has_thresholds", [False, True])
+def test_SplitMeasures_processes_add_up(synthetic: Synthetic, has_thresholds: bool) -> None:
+    """Two processes with every other document each measure what one with all does."""
+    documents = synthetic.documents("test_mask")
+    scores = torch.randn(len(documents), synthetic.num_labels)
     search = ThresholdSearch(synthetic.num_labels)
-    measures = SplitMeasures(synthetic, "test", search.compute())
-    before = feed(measures, scores, ptr, index)
-    measures.reduce(lambda sums: 2 * sums)
-    after = measures.compute()
-    shares = [name for name in before if not name.endswith("num_gold")]
-    assert [after[name] for name in shares] == pytest.approx([before[name] for name in shares])
-    assert after["depth_0/num_gold"] == 2 * before["depth_0/num_gold"]
+    search.update(scores, *synthetic.targets.select(documents))
+    thresholds = search.compute() if has_thresholds else None
+    measures = []
+    rows = torch.arange(len(documents))
+    for part in (rows, rows[::2], rows[1::2]):
+        one, logits = SplitMeasures(synthetic, "test", thresholds), scores[part]
+        gold = synthetic.targets.select(documents[part])
+        one.update(ScoredBatch(documents[part], logits, rank_labels(logits, 5), gold))
+        measures.append(one)
+    whole, first, second = measures
+    sent: list[torch.Tensor] = []
+    second.reduce(lambda sums: sent.append(sums) or sums)
+    received = iter(sent)
+    first.reduce(lambda sums: sums + next(received))
+    assert first.compute() == pytest.approx(whole.compute())
+    assert torch.equal(first.scores.table, whole.scores.table)
+    if not has_thresholds:
+        assert torch.equal(first.search.compute().value, search.compute().value)
 
 
 def test_write_bins_of_both_splits_are_written(synthetic: Synthetic, tmp_path: Path) -> None:
