@@ -115,7 +115,7 @@ class RowFinder:
         self.ptr, total = ptr, int(ptr[-1])
         self.shift = max(0, math.ceil(math.log2(max(total, 1) / (2 * ptr.numel()))))
         place = torch.arange((total >> self.shift) + 2, device=ptr.device) << self.shift
-        row = torch.searchsorted(ptr, place.clamp(max=max(total - 1, 0)), right=True) - 1
+        row = torch.searchsorted(ptr, place, right=True) - 1
         self.table = row if ptr.numel() > 2**31 else row.to(torch.int32)
 
     def find(self, place: Tensor) -> Tensor:
