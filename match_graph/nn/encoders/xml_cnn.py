@@ -78,7 +78,7 @@ class XmlCnnEncoder(TextEncoder):
         widths = [layer.kernel_size[0] for layer in self._typed_filters()]
         gap = max(widths) // 2
         _, place = open_gaps(ptr, gap, tokens.size(0))
-        length = tokens.size(0) + gap * ptr.numel() + (0 if tokens.size(0) else max(widths))
+        length = max(tokens.size(0), 1) + gap * ptr.numel()  # no less than the widest filter
         spread = tokens.new_zeros(length, tokens.size(1)).index_copy(0, place, tokens)
         row = spread.t().unsqueeze(0)  # [1, C, length]
         responses = []

@@ -61,6 +61,16 @@ def test_XmlCnnEncoder_documents_equal_a_naive_implementation(
         assert torch.allclose(output.document[document], expected, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.parametrize("width", [1, 2, 15])
+def test_XmlCnnEncoder_batch_without_tokens(make_encoder, width: int) -> None:
+    """No responses and zero maxima, however wide the filters are."""
+    encoder = make_encoder(XmlCnnEncoder, widths=[width], num_filters=3, num_chunks=2)
+    ptr = torch.zeros(2, dtype=torch.int64)
+    responses = encoder.convolve(torch.empty(0, encoder.embedding.channels), ptr)
+    assert responses.shape == (0, 3)
+    assert torch.equal(encoder.pool(responses, ptr), torch.zeros(1, 2 * 3))
+
+
 @pytest.mark.parametrize("num_chunks", [1, 3, 8])
 def test_XmlCnnEncoder_chunks_are_torchs_adaptive_pooling(make_encoder, num_chunks: int) -> None:
     """nn.AdaptiveMaxPool1d on each document alone, with the gradients; zeros for an empty one."""
