@@ -221,9 +221,10 @@ def test_TokenEmbedding_means_of_packed_lists_are_those_of_loop() -> None:
     assert embedding.weight.grad is not None
 
 
-def test_TokenEmbedding_channels_means_are_dropped_in_training() -> None:
-    """The embedding's dropout acts on the means."""
-    embedding = TokenEmbedding(SPACE, 200, dropout=0.5)
+@pytest.mark.parametrize("rows", [{}, {"venue": torch.randn(3, 2)}])
+def test_TokenEmbedding_channels_means_are_dropped_in_training(rows: dict[str, Tensor]) -> None:
+    """The embedding's dropout acts on the means, also of nodes with features."""
+    embedding = TokenEmbedding(SPACE, 200, dropout=0.5, features=NodeFeatures(0, rows))
     lists = torch.tensor([4, 7]), torch.tensor([0, 2]), torch.tensor([0, 2])
     assert 50 < int((embedding.mean(*lists) == 0).sum()) < 150
     assert not (embedding.eval().mean(*lists) == 0).any()
@@ -304,6 +305,8 @@ def test_TokenEmbedding_document_token_is_its_features() -> None:
     assert torch.equal(vectors[[0, 4]], embedding.document(x))
     others = embedding._embed(batch.token_id)
     assert torch.equal(vectors[[1, 2, 3, 5]], others[[1, 2, 3, 5]])
+    rest = batch.select_tokens(torch.arange(6) > 0)  # the first document without its token
+    assert torch.equal(embedding(rest), vectors[1:])
 
 
 @torch.no_grad()
