@@ -30,7 +30,7 @@ EDGES = torch.tensor([[1, 2, 3, 4, 5], [0, 0, 1, 1, 2]])
 
 @pytest.fixture
 def batch() -> tuple[RunLabels, torch.Tensor, list[list[str]]]:
-    """Labels of a run, logits, and gold labels of which some are none of the run's."""
+    """Labels of a run, logits with ties, and gold labels of which some are none of the run's."""
     generator = torch.Generator().manual_seed(0)
     names = [f"l{number}" for number in range(NUM_LABELS + NUM_UNKNOWN)]
     is_gold = torch.rand(NUM_DOCUMENTS, len(names), generator=generator) < 0.2
@@ -43,8 +43,9 @@ def batch() -> tuple[RunLabels, torch.Tensor, list[list[str]]]:
         400,
         torch.full((NUM_LABELS,), 0.6),
         0.6,
+        torch.randperm(NUM_LABELS, generator=generator),
     )
-    return labels, torch.randn(NUM_DOCUMENTS, NUM_LABELS, generator=generator), gold
+    return labels, torch.randn(NUM_DOCUMENTS, NUM_LABELS, generator=generator).round(), gold
 
 
 def expect(labels: RunLabels, logits: torch.Tensor, gold: list[list[str]]) -> dict[str, float]:
@@ -55,7 +56,8 @@ def expect(labels: RunLabels, logits: torch.Tensor, gold: list[list[str]]) -> di
     low = torch.cat([logits, torch.full((len(gold), NUM_UNKNOWN), -50.0)], dim=1)
     hierarchy = Hierarchy(EDGES, number)
     count = torch.cat([labels.train_count, torch.zeros(NUM_UNKNOWN, dtype=torch.int64)])
-    ranked, packed = rank_labels(low, 5), pack_predictions(low, torch.full((number,), 0.6))
+    rank = torch.cat([labels.rank, torch.arange(NUM_LABELS, number)])
+    ranked, packed = rank_labels(low, 5, rank), pack_predictions(low, torch.full((number,), 0.6))
     ranking, hierarchical = RankingMeter(), HierarchicalMeter(hierarchy)
     propensity = PropensityMeter(inverse_propensity(count, 400))
     f1, slices = F1Meter(number), SliceMeter([slice_by_frequency(count), slice_by_depth(hierarchy)])
@@ -86,7 +88,7 @@ def test_LabelSums_compute_unknown_labels_stay_in_denominators(batch) -> None:
     known = [[name for name in row if name in labels.row] for row in gold]
     calibration, index = CalibrationMeter(), [labels.row[name] for row in known for name in row]
     packed = make_ptr(torch.tensor(list(map(len, known)))), torch.tensor(index)
-    calibration.update(logits, *packed)
+    calibration.update(logits, *packed, rank_labels(logits, 5, labels.rank))
     ranks = RankedSumMeter((1, 2, 3))
     ranks.update(logits, *packed)
     assert {f"at_least_k/{name}": value for name, value in ranks.compute().items()} == {
