@@ -221,10 +221,15 @@ def test_MatchEncoder_defaults_are_the_papers() -> None:
 
 @pytest.mark.parametrize(("scaled", "std"), [(True, 1.0), (False, 0.1)])
 def test_MatchEncoder_cls_tokens_start_at_the_scale_of_others(scaled: bool, std: float) -> None:
-    """Unit variance beside scaled vectors, that of a unit vector's channels beside unit vectors."""
+    """Unit variance beside scaled vectors, that of a unit vector's channels beside unit vectors.
+
+    Vectors of types start small beside scaled ones.
+    """
     embedding = TokenEmbedding(TokenSpace(("word",), (5,)), 100, scaled=scaled)
     encoder = MatchEncoder(embedding, MatchEncoder.Config(num_cls=100))
     assert float(encoder.cls.detach().std()) == pytest.approx(std, rel=0.05)
+    assert encoder.field is not None
+    assert float(encoder.field.detach().std()) == pytest.approx(0.1, rel=0.2)
 
 
 def test_MatchEncoder_dropout_acts_in_training_by_the_seed(
