@@ -10,7 +10,13 @@ from torch import Tensor, nn
 from torch_geometric.nn import HeteroConv, SAGEConv
 
 from match_graph.errors import ConfigError
-from match_graph.graph import BuiltGraph, EgoGraphs, NeighborhoodConfig, TokenSpace
+from match_graph.graph import (
+    BuiltGraph,
+    EgoGraphs,
+    NeighborhoodConfig,
+    NodeFeatures,
+    TokenSpace,
+)
 from match_graph.nn import TokenEmbedding
 from match_graph.nn.encoders import GraphEncoder, HeteroSageEncoder, HgtEncoder, RgcnEncoder
 from match_graph.nn.encoders.graph import key_of, key_of_edge, list_edge_types
@@ -272,3 +278,28 @@ def test_GraphEncoder_first_documents_depend_on_no_node_left_out(
     every = encoder.encode_documents(graph)
     assert len(every) > 6
     assert torch.allclose(encoder.encode_documents(graph, 3), every[:3], atol=1e-12)
+
+
+@torch.no_grad()
+def test_GraphEncoder_start_adds_features_of_documents(toy_graph: BuiltGraph) -> None:
+    """Projected as tokens are, without the bias a second time; dropped by channels in training."""
+    torch.manual_seed(0)
+    space, config = TokenSpace.from_data(toy_graph.data), HeteroSageEncoder.Config(channels=50)
+    features = NodeFeatures(3)
+    embedding = TokenEmbedding(space, 50, dropout=0.5, features=features, feature_dropout=0.0)
+    encoder = HeteroSageEncoder(embedding.eval(), config).eval()
+    graph = EgoGraphs(toy_graph.data, config.neighborhood, space).sample(torch.tensor([0, 3, 11]))
+    graph[DOCUMENT].x = torch.randn(int(graph[DOCUMENT].num_nodes), 3)
+    encoder.project.bias.fill_(1.0)
+    document, found = embedding.document, encoder.start(graph)[DOCUMENT]
+    assert document is not None
+    vectors = document(graph[DOCUMENT].x)
+    embedding.document = None
+    without = encoder.start(graph)[DOCUMENT]
+    torch.testing.assert_close(found, without + vectors @ encoder.project.weight.t())
+    embedding.document = document
+    embedding.weight.zero_()  # so that features alone are left of a document
+    encoder.project.weight.copy_(torch.eye(50))
+    embedding.train()
+    rest = encoder.start(graph)[DOCUMENT] - encoder.project.bias - encoder.node_type[0]
+    assert 0.4 < float((rest.abs() < 1e-6).double().mean()) < 0.6
