@@ -53,6 +53,17 @@ def test_MatchHeteroEncoder_states_of_documents_follow_the_words(
 
 
 @torch.no_grad()
+def test_MatchHeteroEncoder_without_dropout_trains_as_it_evaluates(
+    encoder: MatchHeteroEncoder, batch: EgoBatch
+) -> None:
+    """A rate of 0 is that of the graph encoder too."""
+    config = encoder.config.model_copy(update={"dropout": 0.0})
+    without = MatchHeteroEncoder(encoder.embedding, config)
+    expected = without.eval()(batch).document
+    assert torch.allclose(without.train()(batch).document, expected, atol=1e-6)
+
+
+@torch.no_grad()
 def test_MatchHeteroEncoder_cited_document_changes_the_state(
     toy_graph: BuiltGraph, encoder: MatchHeteroEncoder, batch: EgoBatch
 ) -> None:
