@@ -86,6 +86,16 @@ def test_PygConvEncoder_known_convolutions_train_in_bfloat16(name: str, toy_batc
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("name", KNOWN_CONVS)
+def test_PygConvEncoder_known_convolutions_normalize_no_batch(name: str, toy_batch) -> None:
+    """Without dropout, states in training are those in evaluation."""
+    batch, space = toy_batch
+    encoder = PygConvEncoder(TokenEmbedding(space, 8), config(name, dropout=0.0)).eval()
+    expected = encoder(batch).document
+    assert torch.allclose(encoder.train()(batch).document, expected, atol=1e-5)
+
+
+@torch.no_grad()
 def test_PygConvEncoder_of_SAGEConv_is_hetero_sage(toy_batch) -> None:
     """The same weights, the same states."""
     batch, space = toy_batch
