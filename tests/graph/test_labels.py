@@ -119,6 +119,16 @@ def test_Hierarchy_matrices_of_the_edges(edges: list[tuple[int, int]], weighted:
         assert torch.allclose(product, expected, rtol=1e-6, atol=1e-7)
 
 
+def test_Hierarchy_to_moves_edges_weights_and_matrices() -> None:
+    """Nothing of the copy stays on the CPU; the original does."""
+    hierarchy = make_dag([(1, 0), (2, 1)])
+    for device in ("cpu", "meta", "cpu"):  # matrices are kept from the first on
+        one = hierarchy if device == "cpu" else hierarchy.to(device)
+        matrices = one.laplacian, one.child_minus_parent, one.edges_of_label
+        tensors = [one.edge_index, one.edge_weight, *(matrix.value for matrix in matrices)]
+        assert [tensor.device.type for tensor in tensors] == [device] * 5
+
+
 def test_Hierarchy_edge_weights_that_do_not_fit_are_an_error() -> None:
     """One weight per edge."""
     edges = torch.tensor([[1, 2], [0, 0]])
