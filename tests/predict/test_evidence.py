@@ -189,10 +189,10 @@ def test_DocumentEvidence_encoder_words_owes_nothing_metadata(text_run: Run) -> 
 
 @pytest.fixture(scope="module")
 def graph_run(make_variant) -> Run:
-    """Of a Transformer that also reads the documents around a document."""
-    return make_variant(
-        "graph", "model.encoder=match_hetero", "train.epochs=1", "model.encoder_config={num_cls: 2}"
-    )
+    """Of a Transformer of two layers that reads features and the documents around a document."""
+    encoder = "model.encoder=match_hetero", "model.encoder_config={num_cls: 2, num_layers: 2}"
+    features = "data.features={document: {latent: 8}}"
+    return make_variant("graph", *encoder, features, "train.epochs=1")
 
 
 def test_leave_out_encoders_over_graphs_lose_instance_everywhere(graph_run: Run) -> None:
@@ -205,9 +205,16 @@ def test_leave_out_encoders_over_graphs_lose_instance_everywhere(graph_run: Run)
         [(_, expected)] = classifier.score([leave_out(document.document, item)])
         torch.testing.assert_close(logits[row], expected[0], atol=1e-5, rtol=1e-4)
     assert not torch.allclose(logits[0], logits[1], atol=1e-5)
-    attention = document.attend()
+    attention, network = document.attend(), classifier.network
     assert attention is not None
+    assert network is not None
     assert 0 < float(attention.sum()) < 1  # documents around it and words receive the rest
+    with record_attention(network) as received, torch.no_grad():
+        network(document.batch)
+    space, field = classifier.vocabulary.space, network.embedding.prepare(document.batch).field
+    is_item = (field != space.document_field) & (field != space.field_index(WORD))
+    shares = received[-1].share[2:][: len(field)]  # behind two [CLS] tokens
+    assert attention.tolist() == pytest.approx(shares[is_item].tolist(), abs=1e-6)
 
 
 def make_evidence(name: str, effect: float, attention: float | None) -> Evidence:
