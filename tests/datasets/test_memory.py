@@ -107,14 +107,17 @@ def test_hash_corpus_sees_every_part(featured: Corpus) -> None:
 
 
 def test_hash_corpus_tells_cells_apart(toy: Corpus) -> None:
-    """Borders between strings count, and so do missing values."""
+    """Borders between strings count, numbers, and missing values of both."""
     names = ["ab", "c"], ["a", "bc"], ["abc", ""], [None, "abc"], ["abc", None]
-    tables = [toy.instances["venue"].iloc[:2].assign(name=pd.Series(one)) for one in names]
+    depths = [0.0, 1.0], [1.0, 0.0], [None, 0.0], [0.0, None]
+    venues = toy.instances["venue"].iloc[:2]
+    tables = [venues.assign(name=pd.Series(one)) for one in names]
+    tables += [venues.assign(depth=pd.Series(one)) for one in depths]
     edges = {**toy.edges, "venue": toy.edges["venue"].iloc[:0]}
     found = [
         replace(toy, instances={**toy.instances, "venue": table}, edges=edges) for table in tables
     ]
-    assert len({*map(hash_corpus, found)}) == len(names)
+    assert len({*map(hash_corpus, found)}) == len(tables)
 
 
 @pytest.mark.parametrize(
