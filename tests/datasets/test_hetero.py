@@ -185,6 +185,11 @@ def test_from_hetero_reverse_edges_count_once(merge: bool) -> None:
     data["movie", "to", "director"].edge_index = edges
     data["director", "rev_to", "movie"].edge_index = edges.flip(0)
     assert from_hetero(data).notes == {"repeated_values_dropped": 1}
+    del data["director", "rev_to", "movie"]
+    data["movie", "rev_to", "director"].edge_index = torch.tensor([[7], [3]])  # of its own
+    assert (7, 3) in {*from_hetero(data).edges["director"].itertuples(index=False, name=None)}
+    data["movie", "rev_up", "movie"].edge_index = torch.tensor([[7], [3]])  # of no other either
+    assert "'rev_up'" in from_hetero(data).warnings[-1]
 
 
 def test_from_hetero_reverse_edges_must_be_reverses() -> None:
@@ -310,6 +315,21 @@ def test_from_hetero_labels_may_be_nodes_with_a_hierarchy() -> None:
     assert sorted(corpus.instances["word"]["id"]) == ["movie", "w0", "w1", "w2"]
     texts = [f"x{one}" for one in range(40)]
     assert from_hetero(data, "movie", "genre", text=texts).documents["text"].tolist() == texts
+
+
+def test_from_hetero_takes_no_hierarchy_but_the_one_that_is_meant() -> None:
+    """Two relations between labels leave it open; indices stand for one that is in the graph."""
+    data = make_graph()
+    del data["movie"].y
+    data["genre"].num_nodes = 4
+    data["movie", "is", "genre"].edge_index = torch.tensor([[*range(40)], [2, 1] * 20])
+    data["genre", "below", "genre"].edge_index = pairs = torch.tensor([[2], [1]])
+    with pytest.raises(CorpusError, match=r"but \('genre', 'below', 'genre'\) have no place"):
+        from_hetero(data, "movie", "genre", hierarchy=pairs)
+    data["genre", "beside", "genre"].edge_index = pairs.flip(0)
+    both = r"\('genre', 'below', 'genre'\), \('genre', 'beside', 'genre'\)"
+    with pytest.raises(CorpusError, match=f"but {both} have no place"):
+        from_hetero(data, "movie", "genre")
 
 
 def test_from_hetero_labels_of_some_documents() -> None:
@@ -556,6 +576,14 @@ def test_from_hetero_hierarchy_may_be_an_array() -> None:
     found = from_hetero(make_graph(), hierarchy=np.array(pairs)).hierarchy
     assert found.equals(from_hetero(make_graph(), hierarchy=torch.tensor(pairs)).hierarchy)
     assert found[["child", "parent"]].to_numpy().tolist() == [["0", "2"], ["1", "2"]]
+
+
+def test_from_hetero_hierarchy_may_have_classes_of_no_document() -> None:
+    """As far as they have names."""
+    names, pairs = {"y": ["a", "b", "c", "d", "e"]}, torch.tensor([[0], [4]])
+    corpus = from_hetero(make_graph(), hierarchy=pairs, names=names)
+    assert corpus.hierarchy[["child", "parent"]].to_numpy().tolist() == [["a", "e"]]
+    assert "e" not in {*corpus.instances["label"]["id"]}
 
 
 def test_from_hetero_counts_documents_by_what_they_have() -> None:
