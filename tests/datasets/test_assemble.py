@@ -134,12 +134,24 @@ def make_row(number: int, **more: Any) -> dict[str, Any]:
     return {"id": f"d{number}", "text": f"a w{number}", "label": ["l"], "author": ["x"], **more}
 
 
-def write_faulty(folder: Path) -> list[Path]:
-    """Three files with faults of lines, values and ids, some across the files."""
-    rows = [make_row(n, label=["l", "l", "m"]) for n in range(4)]
+def write_faulty(folder: Path, **more: Any) -> list[Path]:
+    """Three files with faults of lines, values and ids, some across the files.
+
+    Every document has ``more`` but one, which is left out as another file has its id.
+    """
+    rows = [make_row(n, label=["l", "l", "l", "m"], **more) for n in range(4)]
     first = [*rows[:2], "{", rows[1], *rows[2:]]
-    second = [make_row(9, author={"x": 1}), make_row(2, label=["l", "l", "only"]), make_row(8)]
-    third = [make_row(8, label=["z", "z"]), make_row(0), "[]", make_row(7)]
+    second = [
+        make_row(9, author={"x": 1}, **more),
+        make_row(2, label=["l", "l", "only"], **more),
+        make_row(8, **more),
+    ]
+    third = [
+        make_row(8, label=["z", "z"], **more),
+        make_row(0),
+        "[]",
+        make_row(7, label=["m", "m"], **more),
+    ]
     given = enumerate((first, second, third))
     return [write_rows(folder / f"{number}.jsonl", rows) for number, rows in given]
 
@@ -183,11 +195,25 @@ def test_assemble_faults_of_later_blocks_name_their_line(
         build(tmp_path / "it", READERS[name](tmp_path))
 
 
-def test_assemble_skipped_as_in_memory(tmp_path: Path) -> None:
-    """What only documents have that are left out is no node, and their notes do not count."""
-    files = write_faulty(tmp_path)
-    expected = build_in_memory(tmp_path / "memory", make_reader(files, "skip"))
-    assert_same(build(tmp_path / "parts", make_reader(files, "skip")), expected)
+def test_assemble_faults_of_later_names_give_their_line(sample: Sample, tmp_path: Path) -> None:
+    """Names of labels are read in blocks too."""
+    WRITERS["mag-cs"](sample, tmp_path)
+    (tmp_path / "id2label.txt").write_bytes(b"l\tname\n" * 9000 + b"\xff\n")
+    with pytest.raises(CorpusError, match=r"id2label\.txt:9001: "):
+        build(tmp_path / "it", READERS["mag-cs"](tmp_path))
+
+
+@pytest.mark.parametrize("more", [{}, {"date": "2020"}])
+def test_assemble_skipped_as_in_memory(tmp_path: Path, more: dict[str, str]) -> None:
+    """What only documents have that are left out is no node, and their notes do not count.
+
+    Times are kept where all other documents have one.
+    """
+    files = write_faulty(tmp_path, **more)
+    reader = make_reader(files, "skip", columns={name: name for name in more})
+    expected = build_in_memory(tmp_path / "memory", reader)
+    assert_same(build(tmp_path / "parts", reader), expected)
+    assert json.loads(expected["corpus.json"])["notes"]["repeated_values_dropped"] == 2 * 4 + 1
     assert load_faults(tmp_path / "parts")["place"].tolist() == [
         "0.jsonl:3", "0.jsonl:4", "1.jsonl:1", "1.jsonl:2", "2.jsonl:1", "2.jsonl:2", "2.jsonl:3",
     ]  # fmt: skip
