@@ -135,7 +135,6 @@ class DatasetPlanner:
         encoder = experiment.rows[0].encoder  # settings of all rows are of it too
         shared = experiment.configure(PlannedRow(name="any", encoder=encoder), experiment.seed)
         dataset = self._open(locate_config(self.source, shared))
-        dataset.transform = None
         _check_name(dataset.name)
         fields = metadata_fields(dataset.graph)
         rows = experiment.expand(fields)

@@ -45,6 +45,13 @@ def test_make_plan_every_network_gets_most_size_gives_to_one(plan) -> None:
     assert found.datasets[0].epochs == most
 
 
+def test_make_plan_baselines_alone_have_no_budget(plan) -> None:
+    """They are fitted, and not by epochs."""
+    rows, settings = [{"name": "prior", "encoder": "prior"}], {"train.accelerator": "cpu"}
+    found = plan(rows=rows, settings=settings, reference=None)
+    assert found.datasets[0].epochs is None
+
+
 def test_make_plan_given_number_of_epochs_is_the_budget(plan) -> None:
     """Of the experiment, below a row's; --set wins over both."""
     found = plan(rows=ROWS, settings={"train.epochs": 7, "train.accelerator": "cpu"})
