@@ -204,16 +204,14 @@ def _join_features(data: HeteroData, x: Mapping[str, Tensor]) -> None:
 
 
 def _place_times(time: Tensor, rows: list[int], num_documents: int) -> Tensor:
-    """The time of every document; of those that are not kept, which nothing reaches, the least.
+    """The time of every document; of those that are not kept, which nothing reaches, 0.
 
     Raises:
         DamagedError: There is not one number for each that is kept.
     """
     if list(time.shape) != [len(rows)] or time.dtype != torch.int64:
         raise DamagedError(f"'{_TIME}' is not of the documents")
-    if not rows:
-        raise DamagedError("it holds no document")
-    placed = time.new_full((num_documents,), time.min().item())
+    placed = time.new_zeros(num_documents)
     placed[rows] = time
     return placed
 

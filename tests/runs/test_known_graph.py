@@ -196,6 +196,9 @@ def test_read_known_graph_keeps_times_and_edge_attributes(tmp_path: Path, small_
     data = run.dataset[0]
     kept = data[DOCUMENT].train_mask[data["document", "has", "author"].edge_index[0].long()]
     assert torch.equal(known.edge_attr, data["document", "has", "author"].edge_attr[kept])
+    kept = data[DOCUMENT].train_mask[data[CONTAINS].edge_index[0].long()]
+    position = classifier.known.data[CONTAINS].position
+    assert torch.equal(position, data[CONTAINS].position[kept])
     path = run.folder / GRAPH / EDGES
     tensors = read_tensors(path)
     for name, what in (("time", "documents"), ("document has author edge_attr", "edges")):
