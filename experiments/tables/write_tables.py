@@ -1,4 +1,4 @@
-"""Tables of README and of the pages of experiments, written from the results beside these.
+"""Tables and grids of README and of the pages of experiments, written from the results there.
 
     python experiments/tables/write_tables.py                           writes them
     python experiments/tables/write_tables.py --take FOLDER --as NAME   takes results first
@@ -35,6 +35,7 @@ from match_graph.benchmark import Results, read_results
 from match_graph.benchmark.experiment import LOWER_IS_BETTER
 from match_graph.errors import MatchGraphError
 from match_graph.report.benchmark_tables import format_value, make_legend, tabulate_rows
+from match_graph.report.plots import write_figure
 from match_graph.report.summary import Value, collect_notes, publish, summarize
 from match_graph.report.tables import Table
 
@@ -361,6 +362,16 @@ def fill(text: str) -> str:
     )
 
 
+def write_grids(target: Path = HERE) -> None:
+    """Writes the figures of experiments that are grids, each below a folder of its name."""
+    for path in sorted(HERE.glob("*/results.json")):
+        results = read_results(path)
+        if results.experiment.figure == "grid":
+            for record in results.datasets:
+                rows = summarize(results, record.name)
+                write_figure(target / path.parent.name, results, record, rows)
+
+
 def take(folder: Path, name: str) -> None:
     """Publishes the results of a benchmark beside the experiment of that name."""
     publish(read_results(folder), folder, HERE / name)
@@ -380,5 +391,6 @@ if __name__ == "__main__":
             take(given.take, given.name)
         for path in FILES:
             path.write_text(fill(path.read_text(encoding="utf-8")), encoding="utf-8")
+        write_grids()
     except MatchGraphError as error:
         sys.exit(f"Error: {error}")
