@@ -317,7 +317,7 @@ def test_from_hetero_labels_may_be_nodes_with_a_hierarchy() -> None:
     assert from_hetero(data, "movie", "genre", text=texts).documents["text"].tolist() == texts
 
 
-def test_from_hetero_takes_no_hierarchy_but_the_one_that_is_meant() -> None:
+def test_from_hetero_takes_one_hierarchy_alone() -> None:
     """Two relations between labels leave it open; indices stand for one that is in the graph."""
     data = make_graph()
     del data["movie"].y

@@ -53,7 +53,7 @@ def test_MatchHeteroEncoder_states_of_documents_follow_the_words(
 
 
 @torch.no_grad()
-def test_MatchHeteroEncoder_without_dropout_trains_as_it_evaluates(
+def test_MatchHeteroEncoder_without_dropout_draws_nothing(
     encoder: MatchHeteroEncoder, batch: EgoBatch
 ) -> None:
     """A rate of 0 is that of the graph encoder too."""
