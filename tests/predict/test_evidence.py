@@ -91,6 +91,27 @@ def test_DocumentEvidence_attention_is_that_of_document_alone(trained_run: Run) 
     assert 0 < float(attention.sum()) < 1
 
 
+def test_DocumentEvidence_attention_of_last_layer_behind_features(make_variant) -> None:
+    """Of several layers with states of their own; a document's features are its first token."""
+    run = make_variant(
+        "star", "model.encoder=star_transformer", "model.encoder_config.metadata=true",
+        "model.encoder_config.num_cycles=2", "data.features.document={latent: 4}", "train.epochs=1",
+    )  # fmt: skip
+    number, batch = find_document(run, 3, 6)
+    document = read_document(load(run.folder, "cpu"), run, number)
+    model = run.load_model().eval()
+    with record_attention(model) as received, torch.no_grad():
+        model(batch)
+    first, last = received
+    assert not torch.allclose(first.share, last.share)
+    field = model.embedding.prepare(batch).field
+    shares = last.share[1:][field != run.space.document_field]  # the relay comes first
+    attention = document.attend()
+    assert attention is not None
+    expected = [float(shares[item.place]) for item in document.items]
+    assert attention.tolist() == pytest.approx(expected, abs=1e-6)
+
+
 @pytest.mark.parametrize("name", ["trained_run", "text_run", "baseline_run"])
 def test_DocumentEvidence_additions_sum_to_linear_scores(
     name: str, request: pytest.FixtureRequest
