@@ -279,16 +279,21 @@ def test_assemble_fields_may_have_any_name(tmp_path: Path) -> None:
 
 
 def test_assemble_later_versions_as_in_memory(tmp_path: Path) -> None:
-    """A later version in another file is dropped, with what was counted of it."""
+    """A later version in another file is dropped, with what was counted of it.
+
+    The earlier ones alone have dates, so that all documents have times.
+    """
     record = (
         '<PubmedArticle><MedlineCitation><PMID Version="{}">{}</PMID><MeshHeadingList><MeshHeading>'
         '<DescriptorName UI="D{}">Ear{}</DescriptorName></MeshHeading></MeshHeadingList>'
+        "<Article><Journal><JournalIssue><PubDate>{}</PubDate></JournalIssue></Journal></Article>"
         "</MedlineCitation><PubmedData><ReferenceList><Reference><ArticleIdList/></Reference>"
         "</ReferenceList></PubmedData></PubmedArticle>"
     )
     (tmp_path / "mtrees.bin").write_text("Ear1;A01\n")
-    for name, version in (("a.xml.gz", 1), ("b.xml.gz", 2)):
-        records = "".join(record.format(version, n, n % 3, n % 3) for n in range(9))
+    versions = ("a.xml.gz", 1, "<Year>1998</Year>"), ("b.xml.gz", 2, "")
+    for name, version, date in versions:
+        records = "".join(record.format(version, n, n % 3, n % 3, date) for n in range(9))
         text = f"<PubmedArticleSet>{records}</PubmedArticleSet>"
         (tmp_path / name).write_bytes(gzip.compress(text.encode()))
     files = sorted(tmp_path.glob("*.gz"))
