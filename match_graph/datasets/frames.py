@@ -46,8 +46,8 @@ def from_frames(
             (an id or a list of them); also of labels that no document has.
         hierarchy: Further edges of the hierarchy, (child, parent); it must be acyclic.
         features: Node features by type, "document", "label" or a field: a frame with the ids in its
-            column ``id`` or its index, or, of documents and labels, an array with a row per row of
-            their frame.
+            column ``id`` or its index, and columns of numbers or one of lists, or, of documents and
+            labels, an array with a row per row of their frame.
         name: Name of the corpus.
         **options: Those of the data set `Custom` that are about columns and splits: ``fields``,
             ``columns`` ({"text": ["title", "abstract"], "split": "fold", "date": "year"}),
@@ -235,12 +235,12 @@ def _add_features(
     for name, given in features.items():
         table = corpus.documents if name == DOCUMENT else corpus.instances.get(name)
         is_frame = isinstance(given, pd.DataFrame)
-        values = _index_by_id(given) if is_frame else _read_rows(given)
+        ids, values = _read_frame(given) if is_frame else (None, _read_rows(given))
         if table is None or (name == DOCUMENT and not is_frame):
             aligned[name] = values  # by the documents' rows; `Corpus` refuses what is no node type
             continue
-        if is_frame:
-            rows = _index(values.index)
+        if ids is not None:
+            rows = _index(ids)
         elif name == LABEL and labels is not None and _is_matrix(values):
             rows = _index(labels["id"].tolist())
         else:
@@ -259,9 +259,16 @@ def _add_features(
     return replace(corpus, features=aligned)
 
 
-def _index_by_id(frame: pd.DataFrame) -> pd.DataFrame:
-    """A frame of features with the ids in its index, as they may be in its column ``id``."""
-    return frame.set_index("id") if "id" in frame else frame
+def _read_frame(frame: pd.DataFrame) -> tuple[pd.Index, Any]:
+    """Ids of a frame of features, its column ``id`` or its index, and its values as `_read_rows`.
+
+    These are its other columns, or the lists of its only one.
+    """
+    frame = frame.set_index("id") if "id" in frame else frame
+    if frame.shape[1] == 1 and pd.api.types.is_object_dtype(frame.iloc[:, 0]):
+        lists = _read_rows(frame.iloc[:, 0].tolist())
+        return frame.index, lists if _is_matrix(lists) else frame
+    return frame.index, _read_rows(frame)
 
 
 def _read_rows(values: Any) -> Any:

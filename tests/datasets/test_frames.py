@@ -290,6 +290,20 @@ def test_from_frames_features_may_have_a_column_of_ids() -> None:
     assert corpus.features["document"].tolist() == [[30], [10], [0]]
 
 
+def test_from_frames_features_may_be_a_column_of_lists() -> None:
+    """Rows of lists and arrays, as models of sentences give them; of two lengths they are none."""
+    documents = make_documents()
+    ids = documents["key"].rename("id")
+    lists = pd.DataFrame({"vector": [*map(list, np.eye(len(ids)))]}, index=ids)
+    arrays = lists.assign(vector=[*map(np.array, lists["vector"])])[::-1].reset_index()
+    for given in (lists, arrays):
+        corpus = from_frames(documents, features={"document": given}, **OPTIONS)
+        assert corpus.features["document"].tolist() == np.eye(len(documents)).tolist()
+    lists.iloc[0, 0] = [1.0]
+    with pytest.raises(CorpusError, match="features of 'document' must be numbers"):
+        from_frames(documents, features={"document": lists}, **OPTIONS)
+
+
 def test_from_frames_features_may_be_tensors() -> None:
     """Also with a gradient, or of a type that numpy has not."""
     labels = pd.DataFrame({"id": ["all", "deep"]})
