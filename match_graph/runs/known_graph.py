@@ -204,14 +204,18 @@ def _join_features(data: HeteroData, x: Mapping[str, Tensor]) -> None:
 
 
 def _place_times(time: Tensor, rows: list[int], num_documents: int) -> Tensor:
-    """The time of every document; of those that are not kept, which nothing reaches, 0.
+    """The time of every document; of those that are not kept the least.
+
+    Nothing reaches these, but the latest of all is the time of new documents without one.
 
     Raises:
         DamagedError: There is not one number for each that is kept.
     """
     if list(time.shape) != [len(rows)] or time.dtype != torch.int64:
         raise DamagedError(f"'{_TIME}' is not of the documents")
-    placed = time.new_zeros(num_documents)
+    if not rows:
+        raise DamagedError("it holds no document")
+    placed = time.new_full((num_documents,), time.min().item())
     placed[rows] = time
     return placed
 

@@ -201,6 +201,9 @@ def test_read_known_graph_keeps_times_and_edge_attributes(tmp_path: Path, small_
     assert torch.equal(position, data[CONTAINS].position[kept])
     path = run.folder / GRAPH / EDGES
     tensors = read_tensors(path)
+    write_tensors(path, {**tensors, "time": tensors["time"] - 100})  # before 1970
+    early = read_known_graph(run.folder, read_vocabulary(run.folder))
+    assert early.data[DOCUMENT].time.max() == tensors["time"].max() - 100
     for name, what in (("time", "documents"), ("document has author edge_attr", "edges")):
         write_tensors(path, {**tensors, name: tensors[name][1:].clone()})
         with pytest.raises(
@@ -238,6 +241,10 @@ def test_read_known_graph_no_label_and_no_other_split_is_kept(
     everything = read_known_graph(tmp_path, vocabulary)
     assert len(everything.documents) == len(train)
     assert everything.data["author"].num_nodes == data["author"].num_nodes
+    x = {"author": torch.randn(int(data["author"].num_nodes), 2)}
+    featured = read_known_graph(graph_run.folder, vocabulary, x).data["author"]
+    assert torch.equal(featured.x, x["author"][: featured.num_nodes])
+    assert len(featured.x) < len(x["author"])
 
 
 def test_start_run_training_reaches_training_documents_unless(
