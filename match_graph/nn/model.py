@@ -87,7 +87,7 @@ class MatchModel(nn.Module):
         label_graph = None
         if hierarchy is not None:
             x = None if features is None else features.rows.get(LABEL)
-            label_graph = LabelGraph(hierarchy, x)
+            label_graph = LabelGraph(hierarchy, None if x is None else x[:num_labels])
         self.joined: FeatureInput | None = None
         width = self.encoder.out_channels
         if features is not None and features.width and head_cls.takes == "document":
