@@ -91,7 +91,7 @@ def test_DocumentEvidence_attention_is_that_of_document_alone(trained_run: Run) 
     assert 0 < float(attention.sum()) < 1
 
 
-def test_DocumentEvidence_attention_of_last_layer_behind_features(make_variant) -> None:
+def test_DocumentEvidence_attention_of_the_last_layer(make_variant) -> None:
     """Of several layers with states of their own; a document's features are its first token."""
     run = make_variant(
         "star", "model.encoder=star_transformer", "model.encoder_config.metadata=true",
