@@ -194,7 +194,7 @@ def _find_reverses(
 ) -> tuple[set[EdgeType], list[str]]:
     """What PyG's `ToUndirected` adds within one node type; sentences where its edges are others.
 
-    Of two such edge types it is the other one that counts where the hierarchy is named.
+    Where the hierarchy is given as one of them, the one that it was made of is left out instead.
     """
     reverses, faults = set[EdgeType](), list[str]()
     for edge_type in edge_types:
@@ -212,7 +212,7 @@ def _find_reverses(
 
 
 def _are_turned(edge_index: Any, reverse: Any) -> bool:
-    """Whether edges are those of a reverse; true where one is none, which is said elsewhere."""
+    """Whether edges are those of a reverse; true where one is not [2, E], a fault by itself."""
     arrays = [to_array(one) for one in (edge_index, reverse)]
     ends = [one.astype(np.int64) for one in arrays if one is not None and one.shape[:-1] == (2,)]
     if len(ends) < 2:

@@ -49,16 +49,17 @@ class Adjacency:
             edge_index: Edges in any order, [2, E].
             num_sources: Number of nodes that have lists.
             position: Position of each edge, which then orders each list, [E]; None for none.
+
+        Raises:
+            GraphError: There is not one position for each edge.
         """
         row, col = edge_index
-        is_sorted = row[1:] >= row[:-1]
-        if position is not None:
-            position = position.view(-1)
-            is_sorted &= (row[1:] > row[:-1]) | (position[1:] >= position[:-1])
-        edge = None
-        if not bool(is_sorted.all()):
-            edge = torch.arange(len(row)) if position is None else position.argsort(stable=True)
+        edge = None if position is None else _sort_positions(edge_type, row, position)
+        if edge is not None:
             edge = edge[torch.argsort(row[edge], stable=True)]
+        elif row.numel() and bool((row[1:] < row[:-1]).any()):
+            edge = torch.argsort(row, stable=True)
+        if edge is not None:
             row, col = row[edge], col[edge]
         return cls(edge_type, False, sorted_row_ptr(row, num_sources), col, narrow(edge))
 
@@ -279,6 +280,24 @@ def check_times(
             f"graph's, {time.dtype}, found {limit.dtype} {list(limit.shape)}, of which "
             f"{_count_nan(limit)} are NaN; give every seed a time."
         )
+
+
+def _sort_positions(edge_type: EdgeType, row: Tensor, position: Tensor) -> Tensor | None:
+    """Edges by position, [E]; None where each source's edges are together and by position already.
+
+    Raises:
+        GraphError: There is not one position for each edge.
+    """
+    if position.numel() != row.numel():
+        raise GraphError(
+            f"Each edge must have one position, but {edge_type} has {row.numel():,} edges and "
+            f"positions {list(position.shape)}; give one number for each."
+        )
+    position = position.view(-1)
+    step = row.diff()
+    if bool(((step > 0) | ((step == 0) & (position[1:] >= position[:-1]))).all()):
+        return None
+    return position.argsort(stable=True)
 
 
 def _count_nan(values: Tensor) -> int:

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from match_graph.errors import GraphError
 from match_graph.graph.adjacency import Adjacency, Reach
 
 KIND = ("document", "has", "author")
@@ -54,6 +55,13 @@ def test_Adjacency_lists_are_in_order_of_position(
     order = sorted(range(len(pairs)), key=lambda edge: (pairs[edge][0], values[edge]))
     expected = [(pairs[edge][1], edge) for edge in order]
     assert take_all(lists, lists.degree(torch.arange(7))) == expected
+
+
+def test_Adjacency_positions_must_be_one_for_each_edge() -> None:
+    """Fewer positions than edges are named."""
+    edge_index, position = torch.tensor([[0, 0, 1], [1, 2, 0]]), torch.tensor([1, 0])
+    with pytest.raises(GraphError, match=r"has 3 edges and positions \[2\]; give one number"):
+        Adjacency.from_edges(KIND, edge_index, 2, position)
 
 
 @given(edges_of, st.none() | masks, st.none() | times)
