@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch_geometric.utils import lexsort
 
 from match_graph.errors import GraphError
 from match_graph.graph.csr import make_ptr, ragged_arange, row_index, sorted_row_ptr
@@ -54,11 +55,7 @@ class Adjacency:
             GraphError: There is not one position for each edge.
         """
         row, col = edge_index
-        edge = None if position is None else _sort_positions(edge_type, row, position)
-        if edge is not None:
-            edge = edge[torch.argsort(row[edge], stable=True)]
-        elif row.numel() and bool((row[1:] < row[:-1]).any()):
-            edge = torch.argsort(row, stable=True)
+        edge = _find_order(edge_type, row, position)
         if edge is not None:
             row, col = row[edge], col[edge]
         return cls(edge_type, False, sorted_row_ptr(row, num_sources), col, narrow(edge))
@@ -82,15 +79,13 @@ class Adjacency:
             time: Time of each source; None has none.
         """
         row, col = edge_index
-        edge = torch.argsort(row, stable=True)
-        if time is not None:
-            edge = edge[torch.argsort(time[row[edge].long()], stable=True)]
+        keys = [row] if time is None else [row, time[row.long()]]
         num_train = torch.bincount(col, minlength=num_targets)
         if train is not None:
             is_train = train[row.long()]
             num_train = torch.bincount(col[is_train], minlength=num_targets)
-            edge = edge[torch.argsort(~is_train[edge], stable=True)]
-        edge = edge[torch.argsort(col[edge], stable=True)]
+            keys.append(~is_train)
+        edge = lexsort([*keys, col])
         ptr = sorted_row_ptr(col[edge], num_targets)
         return cls(edge_type, True, ptr, row[edge], narrow(edge), ptr[:-1] + num_train)
 
@@ -205,8 +200,7 @@ class Reach:
         if limit is not None and self.time is not None:
             time = self.time[node]
             kept = kept & (time <= limit[row])
-            order = torch.argsort(time, stable=True)
-            order = order[torch.argsort(row[order], stable=True)]
+            order = lexsort([time, row])
             place, row, kept = place[order], row[order], kept[order]
         count = torch.bincount(row[kept], minlength=start.numel())
         return Cut(self.lists, make_ptr(count)[:-1], count, places=place[kept])
@@ -282,22 +276,23 @@ def check_times(
         )
 
 
-def _sort_positions(edge_type: EdgeType, row: Tensor, position: Tensor) -> Tensor | None:
-    """Edges by position, [E]; None where each source's edges are together and by position already.
+def _find_order(edge_type: EdgeType, row: Tensor, position: Tensor | None) -> Tensor | None:
+    """Edges by source, then by position if they have one, [E]; None where they are so already.
 
     Raises:
         GraphError: There is not one position for each edge.
     """
+    if position is None:
+        return row.argsort(stable=True) if bool((row[1:] < row[:-1]).any()) else None
     if position.numel() != row.numel():
         raise GraphError(
             f"Each edge must have one position, but {edge_type} has {row.numel():,} edges and "
             f"positions {list(position.shape)}; give one number for each."
         )
     position = position.view(-1)
-    step = row.diff()
-    if bool(((step > 0) | ((step == 0) & (position[1:] >= position[:-1]))).all()):
-        return None
-    return position.argsort(stable=True)
+    same, ahead = row[1:] == row[:-1], row[1:] > row[:-1]
+    is_sorted = bool((ahead | (same & (position[1:] >= position[:-1]))).all())
+    return None if is_sorted else lexsort([position, row])
 
 
 def _count_nan(values: Tensor) -> int:
