@@ -18,6 +18,7 @@ from match_graph.corpus_faults import RECORD_KEYS
 from match_graph.datasets.hetero_parts import (
     Array,
     Edges,
+    describe_left_out,
     join_edges,
     number_edges,
     read_classes,
@@ -179,8 +180,7 @@ class _Reader:
             for key in self.data[one]
             if key not in read[one]
         ]
-        if others:
-            self.warnings.append(f"left out attributes that have no place in a corpus: {others}")
+        self.warnings += describe_left_out(others)
 
     def _list_ids(self, node_type: str, number: int) -> Array:
         """Ids of the nodes of a type, or of classes."""

@@ -267,6 +267,13 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
+def describe_left_out(attributes: Collection[str]) -> list[str]:
+    """Warning that names attributes which are not read; empty without any."""
+    if not attributes:
+        return []
+    return [f"left out attributes that have no place in a corpus: {[*attributes]}"]
+
+
 def read_strings(values: Any, number: int, what: str, faults: Faults) -> list[str] | None:
     """A string per node; None and a fault where they are none."""
     is_list = isinstance(values, Sequence | np.ndarray | pd.Series) and not isinstance(values, str)

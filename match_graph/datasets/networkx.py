@@ -13,6 +13,7 @@ from torch_geometric.data import HeteroData
 from match_graph.corpus import Corpus, Tokenizer
 from match_graph.datasets.frames import simplify_cell
 from match_graph.datasets.hetero import from_hetero
+from match_graph.datasets.hetero_parts import describe_left_out
 from match_graph.datasets.table_rows import SPLIT_NAMES
 from match_graph.errors import CorpusError, list_faults
 from match_graph.io.json_lines import read_values
@@ -208,8 +209,7 @@ class _Reader:
         for edge_type, rows in self.edges.items():
             if {edge_type, *edge_type[::2]}.isdisjoint(drop):
                 others |= _list_keys(edge_type, rows, {self.key, "weight", "position"})
-        left_out = f"left out attributes that have no place in a corpus: {[*others]}"
-        return [left_out] if others else []
+        return describe_left_out(others)
 
     def _add_weights(self, edge_type: EdgeType, weights: Sequence[Any]) -> None:
         try:
