@@ -234,9 +234,11 @@ def _add_features(
     aligned: dict[str, Any] = {}
     for name, given in features.items():
         table = corpus.documents if name == DOCUMENT else corpus.instances.get(name)
-        is_frame = isinstance(given, pd.DataFrame)
-        ids, values = _read_frame(given) if is_frame else (None, _read_rows(given))
-        if table is None or (name == DOCUMENT and not is_frame):
+        if isinstance(given, pd.DataFrame):
+            ids, values = _read_frame(given)
+        else:
+            ids, values = None, _read_rows(given)
+        if table is None or (name == DOCUMENT and ids is None):
             aligned[name] = values  # by the documents' rows; `Corpus` refuses what is no node type
             continue
         if ids is not None:

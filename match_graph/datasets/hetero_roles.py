@@ -192,9 +192,10 @@ def _sort_edges(
 def _find_reverses(
     data: HeteroData, edge_types: Collection[EdgeType], hierarchy: Any
 ) -> tuple[set[EdgeType], list[str]]:
-    """What PyG's `ToUndirected` adds within one node type; sentences where its edges are others.
+    """Reverse edge types within one node type, as of PyG's `ToUndirected`, and their faults.
 
-    Where the hierarchy is given as one of them, the one that it was made of is left out instead.
+    A fault is that the edges are not those of a reverse. Where the hierarchy is given as a reverse,
+    the edge type that it was made of counts as one instead.
     """
     reverses, faults = set[EdgeType](), list[str]()
     for edge_type in edge_types:
@@ -212,7 +213,7 @@ def _find_reverses(
 
 
 def _are_turned(edge_index: Any, reverse: Any) -> bool:
-    """Whether edges are those of a reverse; true where one is not [2, E], a fault by itself."""
+    """True if the same edges are in both, reversed; or if one is not [2, E], refused later."""
     arrays = [to_array(one) for one in (edge_index, reverse)]
     ends = [one.astype(np.int64) for one in arrays if one is not None and one.shape[:-1] == (2,)]
     if len(ends) < 2:

@@ -205,7 +205,7 @@ def test_assemble_faults_of_later_names_give_their_line(sample: Sample, tmp_path
 
 @pytest.mark.parametrize("more", [{}, {"date": "2020"}])
 def test_assemble_skipped_as_in_memory(tmp_path: Path, more: dict[str, str]) -> None:
-    """What only documents have that are left out is no node, and their notes do not count.
+    """Nodes of skipped documents alone are left out, and notes on these documents do not count.
 
     Times are kept where all other documents have one.
     """

@@ -191,7 +191,7 @@ def test_from_networkx_labels_of_numpy(tags: Any) -> None:
 
 
 def test_from_networkx_warns_of_attributes_left_out() -> None:
-    """Of nodes and edges, but for what is dropped; a name that is no string is one of them."""
+    """Attributes are named, also a name that is no string; those of dropped types are not."""
     graph = make_graph()
     graph.nodes["d1"]["year"], graph.nodes["a0"]["split"] = 2001, "train"
     graph.nodes["a1"]["name"] = graph.nodes["top"]["weight"] = 7

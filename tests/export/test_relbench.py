@@ -126,7 +126,7 @@ def test_export_dataset_field_named_as_a_link_keeps_its_table(
 
 
 def test_export_dataset_edges_within_a_type_keep_both_ends(tmp_path: Path) -> None:
-    """Of a relation that a pre_transform added; the first end was written twice."""
+    """Edges that a pre_transform adds within one node type have a column for each end."""
 
     def join(data: HeteroData) -> HeteroData:
         data["author", "knows", "author"].edge_index = torch.tensor([[0, 1], [1, 2]])

@@ -92,7 +92,7 @@ def test_DocumentEvidence_attention_is_that_of_document_alone(trained_run: Run) 
 
 
 def test_DocumentEvidence_attention_of_the_last_layer(make_variant) -> None:
-    """Of several layers with states of their own; a document's features are its first token."""
+    """Shares are those of the last layer, also where a document's features are its first token."""
     run = make_variant(
         "star", "model.encoder=star_transformer", "model.encoder_config.metadata=true",
         "model.encoder_config.num_cycles=2", "data.features.document={latent: 4}", "train.epochs=1",
@@ -210,7 +210,7 @@ def test_DocumentEvidence_encoder_words_owes_nothing_metadata(text_run: Run) -> 
 
 @pytest.fixture(scope="module")
 def graph_run(make_variant) -> Run:
-    """Of a Transformer of two layers that reads features and the documents around a document."""
+    """A run of a Transformer of two layers over features and the documents around a document."""
     encoder = "model.encoder=match_hetero", "model.encoder_config={num_cls: 2, num_layers: 2}"
     features = "data.features={document: {latent: 8}}"
     return make_variant("graph", *encoder, features, "train.epochs=1")
