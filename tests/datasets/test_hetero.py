@@ -193,7 +193,7 @@ def test_from_hetero_reverse_edges_count_once(merge: bool) -> None:
 
 
 def test_from_hetero_reverse_edges_must_be_reverses() -> None:
-    """A relation that is only named like a reverse was left out without a word."""
+    """Edges that are only named like a reverse are refused."""
     data = make_graph()
     data["movie", "cites", "movie"].edge_index = torch.tensor([[0, 0, 1], [1, 1, 2]])
     data["movie", "rev_cites", "movie"].edge_index = torch.tensor([[2, 1], [1, 0]])

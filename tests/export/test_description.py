@@ -73,7 +73,7 @@ def test_export_dataset_nothing_left_out_is_said_so(
 
 @pytest.mark.parametrize("target", ["parquet", "pyg"])
 def test_export_dataset_names_attributes_that_it_leaves_out(tmp_path: Path, target: str) -> None:
-    """Those that a pre_transform added; it said that nothing was left out."""
+    """Attributes that a pre_transform added are named, unless the target carries them."""
 
     def add(data: HeteroData) -> HeteroData:
         data["author"].h_index = torch.arange(int(data["author"].num_nodes))

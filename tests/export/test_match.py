@@ -145,7 +145,7 @@ def test_MatchTarget_words_that_are_not_those_of_the_texts(given_dataset, tmp_pa
 
 
 def test_MatchTarget_edges_that_the_format_lacks(tmp_path: Path) -> None:
-    """Those that a pre_transform added; the target was said to be at fault."""
+    """Edges that a pre_transform added are refused by name."""
 
     def join(data: HeteroData) -> HeteroData:
         data["author", "knows", "author"].edge_index = torch.tensor([[0], [1]])
