@@ -80,6 +80,7 @@ setup(
         "scikit-learn>=1.5",
         "threadpoolctl>=3",
         "PyYAML>=6",
+        "regex>=2024.5",
         "tensorboard>=2.17",
         "filelock>=3.13",
         "platformdirs>=4",

@@ -10,6 +10,7 @@ from match_graph.errors import ConfigError, describe_faults, list_faults
 from match_graph.io.names import read_path
 from match_graph.io.yaml import parse_given, put, read_mapping
 from match_graph.own_code import check_code, name_code
+from match_graph.typing import Tokenizer
 
 FORMAT_VERSION = 1
 #: Arguments of data set classes that say where and when to build, not what.
@@ -95,7 +96,7 @@ class DataConfig(StrictModel):
 
     fields: list[str] | None = Field(None, description="metadata fields; none: the data set's")
     drop_fields: list[str] = Field([], description="metadata fields that the run does not use")
-    tokenizer: Literal["regex", "whitespace"] | None = Field(
+    tokenizer: Tokenizer | None = Field(
         None, description="how texts become words; none: the data set's"
     )
     hierarchy: Literal["use", "ignore"] | None = Field(

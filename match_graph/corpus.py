@@ -1,9 +1,11 @@
 """Documents, metadata, words, labels and their hierarchy as pandas tables: no torch here."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
+from unicodedata import normalize
 
 import numpy as np
 import pandas as pd
@@ -19,14 +21,21 @@ from match_graph.corpus_faults import (
 )
 from match_graph.cycles import find_cycle
 from match_graph.errors import CorpusError, list_faults
-from match_graph.typing import DOCUMENT, LABEL, MASKS, RESERVED_TYPES, WORD
+from match_graph.typing import DOCUMENT, LABEL, MASKS, RESERVED_TYPES, WORD, Tokenizer
 
 #: What becomes of faulty documents: nothing is built, or they are left out.
 Faults: TypeAlias = Literal["refuse", "skip"]
 
-Tokenizer: TypeAlias = Literal["regex", "whitespace"]
 #: Lower-cased words; an inner `+#.-` stays, so that `c++`, `f#`, `node.js` and `x-ray` are words.
 WORD_PATTERN = r"[a-z0-9][a-z0-9+#.-]*[a-z0-9+#]|[a-z0-9]"
+_UNSPACED = r"[\p{Han}\p{Hiragana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
+_BASE = rf"[[\p{{L}}\p{{N}}]--{_UNSPACED}]"
+#: The same of every script, for the package `regex`. Where words are written without blanks each
+#: sign is one, with its marks, as Unicode breaks words without a dictionary (UAX #29).
+UNICODE_PATTERN = (
+    rf"(?V1){_BASE}(?:[{_BASE}\p{{M}}+#.\-]*[{_BASE}\p{{M}}+#])?"
+    rf"|[[\p{{L}}\p{{N}}]&&{_UNSPACED}]\p{{M}}*"
+)
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
@@ -36,6 +45,9 @@ _MANY_MISSING = 0.05
 _SHOWN_LABELS = 3
 #: Share of the documents from which those are told that have a text but no word, if several have.
 _MANY_WORDLESS = 0.05
+#: Share of the characters from which letters that no word can have are told: some 2 % of German.
+_MANY_FOREIGN = 0.01
+_find_foreign = re.compile(r"[^\W\d_a-zA-Z]").findall
 
 
 class TableLayout(StrictModel):
@@ -165,16 +177,14 @@ class Corpus:
         return [
             *self.warnings,
             *describe_oddities(self.hierarchy, labels, empty),
-            *describe_wordless(self._count_wordless(), self.num_documents),
+            *describe_texts(self._count_texts(), self.num_documents),
         ]
 
-    def _count_wordless(self) -> int:
-        """Number of documents that have a text but no word."""
+    def _count_texts(self) -> Counter[str]:
         if "text" not in self.documents:
-            return 0
-        has_none = np.ones(self.num_documents, bool)
-        has_none[self.edges[WORD]["document"].to_numpy()] = False
-        return sum(bool(text.strip()) for text in self.documents["text"][has_none])
+            return Counter()
+        num_words = np.bincount(self.edges[WORD]["document"], minlength=self.num_documents)
+        return count_texts(self.documents["text"].tolist(), num_words, self.tokenizer)
 
 
 def describe_oddities(
@@ -219,31 +229,69 @@ def describe_oddities(
     return found
 
 
-def describe_wordless(num_wordless: int, num_documents: int) -> list[str]:
-    """Warning, if any, of many documents that have a text in which no word was found."""
-    if num_wordless < max(2, _MANY_WORDLESS * num_documents):
+def count_texts(texts: Sequence[str], num_words: Array, tokenizer: Tokenizer) -> Counter[str]:
+    """What the tokenizer "regex" cannot read, in counts that add up over parts of a corpus.
+
+    Args:
+        texts: Raw texts.
+        num_words: Number of words found in each, [D].
+        tokenizer: Text tokenization, by which these were found.
+
+    Returns:
+        ``wordless``, texts that are not blank but have no word; ``foreign``, letters that are not
+        ASCII's; ``characters`` of all texts. Nothing for another tokenizer.
+    """
+    if tokenizer != "regex":
+        return Counter()
+    return Counter(
+        wordless=sum(bool(texts[one].strip()) for one in np.flatnonzero(num_words == 0).tolist()),
+        foreign=sum(len(_find_foreign(text)) for text in texts if not text.isascii()),
+        characters=sum(map(len, texts)),
+    )
+
+
+def describe_texts(counts: Counter[str], num_documents: int) -> list[str]:
+    """Warning, if any, of many documents without a word or many letters that are in none."""
+    found = []
+    if (number := counts["wordless"]) >= max(2, _MANY_WORDLESS * num_documents):
+        found.append(
+            f"{number:,} of {num_documents:,} documents have a text in which no word was found"
+        )
+    if (number := counts["foreign"]) > _MANY_FOREIGN * counts["characters"]:
+        found.append(f"{number:,} of {counts['characters']:,} characters are letters beyond ASCII")
+    if not found:
         return []
     return [
-        f"{num_wordless:,} of {num_documents:,} documents have a text in which no word was found: "
-        f"the tokenizer 'regex' knows ASCII letters and digits alone; for texts in other scripts "
-        f"set the tokenizer to whitespace"
+        f"{', and '.join(found)}: the tokenizer 'regex' knows ASCII letters and digits alone; for "
+        f"others set the tokenizer to unicode"
     ]
 
 
-def split_words(
-    text: str, tokenizer: Tokenizer = "regex", pattern: str = WORD_PATTERN
-) -> list[str]:
-    """Splits a text into words, in order, by one regular expression that every run saves.
+def word_pattern(tokenizer: Tokenizer) -> str:
+    """Regular expression of a word, which every run saves; "whitespace" does not use its own."""
+    return UNICODE_PATTERN if tokenizer == "unicode" else WORD_PATTERN
+
+
+def split_words(text: str, tokenizer: Tokenizer = "regex") -> list[str]:
+    """Splits a text into words, in order.
 
     Args:
         text: Text, may be empty.
-        tokenizer: Text tokenization: "regex" lower-cases and matches the pattern; "whitespace"
-            takes the text as tokenised already and splits at white space, keeping case.
-        pattern: Regular expression of a word; a run keeps its own.
+        tokenizer: Text tokenization: "regex" lower-cases and finds what `WORD_PATTERN` matches.
+            "unicode" brings the text into the form NFKC, lower-cases it, leaves out invisible
+            signs such as soft hyphens, and finds what `UNICODE_PATTERN` matches: in ASCII the same
+            words. "whitespace" takes the text as tokenised already and splits at white space,
+            keeping case.
     """
     if tokenizer == "whitespace":
         return text.split()
-    return re.findall(pattern, text.lower())
+    if tokenizer == "regex" or text.isascii():
+        return re.findall(WORD_PATTERN, text.lower())
+    import regex
+
+    visible = regex.sub(r"\p{Cf}", "", text.replace("\u200b", " "))
+    lowered = normalize("NFKC", normalize("NFKC", visible).lower())
+    return regex.findall(UNICODE_PATTERN, lowered)
 
 
 def hierarchy_frame(edges: Sequence[tuple[str, str, str]]) -> pd.DataFrame:

@@ -13,13 +13,12 @@ from match_graph.corpus import (
     Array,
     Corpus,
     Faults,
-    Tokenizer,
     hierarchy_frame,
     split_words,
 )
 from match_graph.corpus_faults import check_field_names
 from match_graph.errors import CorpusError, list_faults
-from match_graph.typing import LABEL, SPLITS, WORD
+from match_graph.typing import LABEL, SPLITS, WORD, Tokenizer
 
 #: Faults after which a reader may stop: a file of another kind has one in every line.
 MAX_FAULTS = 100

@@ -7,6 +7,8 @@ Ragged lists are packed: entry i of a list with ``ptr`` [B + 1] lies at ``ptr[i]
 from typing import Literal, TypeAlias
 
 Split: TypeAlias = Literal["train", "valid", "test"]
+#: How a text becomes words; see `match_graph.corpus.split_words`.
+Tokenizer: TypeAlias = Literal["regex", "unicode", "whitespace"]
 EdgeType: TypeAlias = tuple[str, str, str]
 
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")

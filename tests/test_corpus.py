@@ -1,24 +1,31 @@
 """Corpora: validation of their tables, and the builder that readers call."""
 
-from typing import Any
+from typing import Any, get_args
+from unicodedata import normalize
 
 import numpy as np
 import pandas as pd
 import pytest
+import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
 from match_graph.config import parse_settings
 from match_graph.corpus import (
+    UNICODE_PATTERN,
     WORD_PATTERN,
     Corpus,
     TableLayout,
+    count_texts,
     describe_oddities,
+    describe_texts,
     hierarchy_frame,
     split_words,
+    word_pattern,
 )
 from match_graph.corpus_builder import CorpusBuilder, Interner
 from match_graph.errors import ConfigError, CorpusError
+from match_graph.typing import Tokenizer
 
 
 def edge_frame(pairs: list[tuple[int, int]]) -> pd.DataFrame:
@@ -222,7 +229,7 @@ def _featurize(name: str, values: Any) -> Any:
         (_name_by_strings, "the author edges must name instances by integers, found object."),
         (
             _name_tokenizer,
-            "the tokenizer must be one of ['regex', 'whitespace'], found 'Whitespace'.",
+            "the tokenizer must be one of ['regex', 'unicode', 'whitespace'], found 'Whitespace'.",
         ),
         (_drop_children, "the hierarchy lacks the columns ['child']."),
         (
@@ -581,20 +588,24 @@ def test_CorpusBuilder_skipping_every_document_is_refused() -> None:
     assert str(caught.value) == "The files must be good: f:1: no document."
 
 
-ALNUM = set("abcdefghijklmnopqrstuvwxyz0123456789")
+ALNUM = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
-def naive_words(text: str) -> list[str]:
-    """A character at a time: the longest run that starts alphanumeric and ends so, or in + or #."""
-    text, words, start = text.lower(), [], 0
+def naive_words(text: str, alnum: str = ALNUM, signs: str = "", marks: str = "") -> list[str]:
+    """A character at a time: the longest run that starts alphanumeric and ends so, or in + or #.
+
+    Marks follow what they stand on, signs are words of their own.
+    """
+    words, start = [], 0
     while start < len(text):
-        if text[start] not in ALNUM:
+        if text[start] not in alnum + signs:
             start += 1
             continue
         end = start + 1
-        while end < len(text) and text[end] in ALNUM | set("+#.-"):
+        inner = marks if text[start] in signs else alnum + marks + "+#.-"
+        while end < len(text) and text[end] in inner:
             end += 1
-        while end > start + 1 and text[end - 1] in ".-":
+        while text[end - 1] in ".-":
             end -= 1
         words.append(text[start:end])
         start = end
@@ -604,7 +615,83 @@ def naive_words(text: str) -> list[str]:
 @given(st.text(alphabet="abZ09+#.- ,é\n", max_size=30) | st.text(max_size=30))
 def test_split_words_equals_a_scan_by_character(text: str) -> None:
     """The regular expression finds what a character loop finds."""
-    assert split_words(text) == naive_words(text)
+    assert split_words(text) == naive_words(text.lower())
+
+
+@given(st.text(alphabet="aé9ß\u0436\u05d0\u0915\u30ab+#.- \u65e5\u672c\u3072\u0e44\u0301\u093f"))
+def test_split_words_unicode_equals_a_scan_by_character(text: str) -> None:
+    """Letters, digits and marks of scripts with blanks; signs of those without, each a word."""
+    alnum, signs = "aáé9ßж\u05d0\u0915\u30abb", "\u65e5\u672c\u3072\u0e44"
+    found = naive_words(normalize("NFKC", text), alnum, signs, marks="\u0301\u093f")
+    assert split_words(text, "unicode") == found
+
+
+@given(st.sampled_from(["жёй", "שלום", "कखि", "カタ", "日本ひ", "ไทกิ", "한국", "éü"]), st.data())
+def test_split_words_unicode_breaks_as_the_standard(letters: str, data: st.DataObject) -> None:
+    """In the letters of one script with blanks between, as the package `regex` by UAX #29."""
+    text = data.draw(st.text(alphabet=letters + " "))
+    found = regex.split(r"(?wV1)\b", normalize("NFKC", text))
+    assert split_words(text, "unicode") == [one for one in found if regex.search(r"[\p{L}]", one)]
+
+
+@given(st.text(alphabet=st.characters(max_codepoint=127)))
+def test_split_words_unicode_equals_regex_in_ascii(text: str) -> None:
+    """So that one may change the tokenizer of English texts, also where one sign is beyond it."""
+    assert split_words(text, "unicode") == split_words(text)
+    assert split_words(text + " \u2014", "unicode") == split_words(text)
+
+
+@given(st.text())
+def test_split_words_unicode_does_not_see_the_form(text: str) -> None:
+    """Composed and decomposed texts have the same words, and words are words again."""
+    words = split_words(text, "unicode")
+    assert split_words(normalize("NFD", text), "unicode") == words
+    assert split_words(" ".join(words), "unicode") == words
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Über Größe, l'école", ["über", "größe", "l", "école"]),
+        ("ΟΔΟΣ C++ и Node.js в", ["οδος", "c++", "и", "node.js", "в"]),
+        ("標籤 2021年", ["標", "籤", "2021", "年"]),
+        ("データの", ["データ", "の"]),
+        ("हिन्दी भाषा", ["हिन्दी", "भाषा"]),
+        ("hyphen\u00adation \u0645\u06cc\u200c\u062e", ["hyphenation", "\u0645\u06cc\u062e"]),
+        ("\u0e44\u200b\u0e17, a\u200bb", ["\u0e44", "\u0e17", "a", "b"]),
+        ("\uff26\uff35\uff2c\uff2c \ufb01le m\u00b2", ["full", "file", "m2"]),
+        ("\u0301 \u2014 \U0001f600", []),
+    ],
+)
+def test_split_words_unicode_on_examples(text: str, words: list[str]) -> None:
+    """Case, ligatures, widths and invisible signs go, marks stay, blanks of width 0 divide."""
+    assert split_words(text, "unicode") == words
+
+
+@pytest.mark.parametrize(
+    ("texts", "num_words", "warning"),
+    [
+        (["слово", "слово"], [0, 0], "2 of 2 documents have a text in which no word was found, and "
+         "10 of 10 characters are letters beyond ASCII"),
+        (["слово", "a" * 990, "?", " "], [0, 1, 0, 0], "2 of 4 documents have a text in which no "
+         "word was found"),
+        (["größer" + "a" * 92], [2], "2 of 98 characters are letters beyond ASCII"),
+        (["größer" + "a" * 194, "—" * 50], [2, 0], ""),
+        (["é" + "a" * 99], [2], ""),
+        ([""], [0], ""),
+    ],
+)  # fmt: skip
+def test_describe_texts_of_letters_that_are_in_no_word(
+    texts: list[str], num_words: list[int], warning: str
+) -> None:
+    """More than 1 % of the characters, or 5 % of the documents and two; for "regex" alone."""
+    counts = count_texts(texts, np.array(num_words), "regex")
+    advice = (
+        ": the tokenizer 'regex' knows ASCII letters and digits alone; for others set the "
+        "tokenizer to unicode"
+    )
+    assert describe_texts(counts, len(texts)) == ([warning + advice] if warning else [])
+    assert describe_texts(count_texts(texts, np.array(num_words), "unicode"), len(texts)) == []
 
 
 @pytest.mark.parametrize(
@@ -630,6 +717,9 @@ def test_split_words_whitespace_keeps_tokens_as_they_are() -> None:
 def test_WORD_PATTERN_pattern_is_the_one_of_the_design() -> None:
     """The pattern is saved with runs, so changing it breaks them."""
     assert WORD_PATTERN == r"[a-z0-9][a-z0-9+#.-]*[a-z0-9+#]|[a-z0-9]"
+    assert [word_pattern(one) for one in get_args(Tokenizer)] == [
+        WORD_PATTERN, UNICODE_PATTERN, WORD_PATTERN
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("part", ["id", "split", "date"])

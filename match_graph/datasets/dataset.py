@@ -13,7 +13,7 @@ from torch import Tensor
 from torch_geometric.data import HeteroData, InMemoryDataset
 
 from match_graph.config import StrictModel, parse_settings
-from match_graph.corpus import WORD_PATTERN, Corpus, Faults, TableLayout, Tokenizer
+from match_graph.corpus import Corpus, Faults, TableLayout, word_pattern
 from match_graph.corpus_faults import check_field_names
 from match_graph.datasets.assemble import assemble
 from match_graph.datasets.built import (
@@ -41,7 +41,7 @@ from match_graph.io.cluster import Cluster
 from match_graph.io.manifest import MANIFEST
 from match_graph.io.source import Snapshot, Track, resolve_path
 from match_graph.own_code import hash_code
-from match_graph.typing import DOCUMENT, LABEL, MASKS
+from match_graph.typing import DOCUMENT, LABEL, MASKS, Tokenizer
 
 FORMAT_VERSION = 4
 
@@ -183,7 +183,8 @@ class CorpusDataset(InMemoryDataset):
     def options(self) -> dict[str, Any]:
         """Options that the corpus depends on besides the raw files; JSON values."""
         options = self.config.model_dump(mode="json", exclude=set(self.path_options))
-        return options | ({"word_pattern": WORD_PATTERN} if "tokenizer" in options else {})
+        pattern = {"word_pattern": word_pattern(self.tokenizer)}
+        return options | (pattern if "tokenizer" in options else {})
 
     @property
     def raw_dir(self) -> str:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from match_graph.config import parse_settings
-from match_graph.corpus import Corpus, Tokenizer, hierarchy_frame, split_words
+from match_graph.corpus import Corpus, hierarchy_frame, split_words
 from match_graph.corpus_builder import Interner
 from match_graph.corpus_faults import RECORD_KEYS
 from match_graph.datasets.hetero_parts import (
@@ -32,7 +32,16 @@ from match_graph.datasets.hetero_roles import SUMMARY, Roles, find_roles
 from match_graph.datasets.options import SplitConfig
 from match_graph.errors import CorpusError, list_faults
 from match_graph.graph.build import CITATION_FIELD
-from match_graph.typing import CONTEXT, DOCUMENT, LABEL, MASKS, RESERVED_TYPES, WORD, EdgeType
+from match_graph.typing import (
+    CONTEXT,
+    DOCUMENT,
+    LABEL,
+    MASKS,
+    RESERVED_TYPES,
+    WORD,
+    EdgeType,
+    Tokenizer,
+)
 
 #: What `from_hetero` reads of nodes and of edges.
 _TEXT_KEYS = ("name", "definition")

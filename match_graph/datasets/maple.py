@@ -11,7 +11,7 @@ from typing import Literal, Self, TypeAlias
 from filelock import FileLock
 from pydantic import Field, model_validator
 
-from match_graph.corpus import Faults, Tokenizer
+from match_graph.corpus import Faults
 from match_graph.corpus_builder import CorpusBuilder
 from match_graph.datasets.dataset import CorpusDataset
 from match_graph.datasets.maple_graph import GRAPH_FILES, LabelKind, read_graph, split_columns
@@ -32,7 +32,7 @@ from match_graph.io.download import fetch_record, is_broken_off
 from match_graph.io.json_lines import read_json_lines
 from match_graph.io.partition import Partition, split_lines
 from match_graph.io.source import Sources, is_there
-from match_graph.typing import LABEL
+from match_graph.typing import LABEL, Tokenizer
 
 MapleField: TypeAlias = Literal["venue", "author", "reference"]
 FIELDS: tuple[MapleField, ...] = ("venue", "author", "reference")

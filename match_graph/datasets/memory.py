@@ -4,13 +4,13 @@ import hashlib
 import json
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from match_graph.corpus import Corpus, TableLayout, Tokenizer
+from match_graph.corpus import Corpus, TableLayout
 from match_graph.corpus_faults import ENDS
 from match_graph.datasets.built import hash_source, is_built
 from match_graph.datasets.dataset import FORMAT_VERSION, CorpusDataset
@@ -19,7 +19,7 @@ from match_graph.graph.store import CORPUS
 from match_graph.io.build_folder import check_file
 from match_graph.io.names import check_file_name
 from match_graph.io.source import resolve_path
-from match_graph.typing import DOCUMENT
+from match_graph.typing import DOCUMENT, Tokenizer
 
 
 class CorpusInMemory(CorpusDataset):
@@ -139,7 +139,7 @@ class BuiltFolder(CorpusDataset):
             about: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             found = about["source"].get("format")
             check_file_name(about["name"])
-            if about.get("tokenizer", "regex") not in ("regex", "whitespace"):
+            if about.get("tokenizer", "regex") not in get_args(Tokenizer):
                 raise TypeError
             TableLayout.model_validate(about.get("layout") or {"columns": {}})
         if found != FORMAT_VERSION or "tokenizer" not in about:

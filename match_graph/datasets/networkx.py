@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
-from match_graph.corpus import Corpus, Tokenizer
+from match_graph.corpus import Corpus
 from match_graph.datasets.frames import simplify_cell
 from match_graph.datasets.hetero import from_hetero
 from match_graph.datasets.hetero_parts import describe_left_out
 from match_graph.datasets.table_rows import SPLIT_NAMES
 from match_graph.errors import CorpusError, list_faults
 from match_graph.io.json_lines import read_values
-from match_graph.typing import DOCUMENT, LABEL, MASKS, EdgeType
+from match_graph.typing import DOCUMENT, LABEL, MASKS, EdgeType, Tokenizer
 
 _SUMMARY = "A networkx graph must be readable as a corpus"
 

@@ -17,8 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from match_graph.config import StrictModel
-from match_graph.corpus import Tokenizer
-from match_graph.typing import Split
+from match_graph.typing import Split, Tokenizer
 
 _is_date = re.compile(r"\d{4}(-\d{2}(-\d{2})?)?").fullmatch
 
@@ -31,9 +30,9 @@ def tokenizer_field(default: Tokenizer) -> Any:
     """Field of the option ``tokenizer``, whose default follows from the texts."""
     return Field(
         default,
-        description="how texts become words: regex, of ASCII letters and digits in lower case, or "
-        "whitespace, which keeps case, punctuation and other scripts, for texts that are "
-        "tokenised already",
+        description="how texts become words: regex, of ASCII letters and digits in lower case; "
+        "unicode, the same of all scripts; or whitespace, which keeps case and punctuation, for "
+        "texts that are tokenised already",
     )
 
 

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from match_graph.corpus import Corpus, Faults, Tokenizer
+from match_graph.corpus import Corpus, Faults
 from match_graph.corpus_builder import CorpusBuilder
 from match_graph.io.partition import Partition
 from match_graph.io.source import Sources, Track, open_sources
+from match_graph.typing import Tokenizer
 
 
 class PartitionReader:

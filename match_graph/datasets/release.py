@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from match_graph.corpus import Tokenizer
 from match_graph.datasets.match_folder import (
     FIELDS,
     SPLIT_FILES,
@@ -22,7 +21,7 @@ from match_graph.datasets.match_folder import (
 from match_graph.datasets.options import Card, tokenizer_field
 from match_graph.datasets.table_one import PAPER_SIZES
 from match_graph.errors import CorpusError
-from match_graph.typing import Split
+from match_graph.typing import Split, Tokenizer
 
 _REQUIRED = [*SPLIT_FILES.values(), FIELDS, TAXONOMY]
 _FIRST_ID = 2_000_000_000  # labels and authors are Microsoft Academic Graph ids

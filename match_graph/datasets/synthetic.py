@@ -8,7 +8,6 @@ import pandas as pd
 from pydantic import Field, model_validator
 
 from match_graph.config import StrictModel
-from match_graph.corpus import Tokenizer
 from match_graph.datasets.dataset import CorpusDataset
 from match_graph.datasets.options import Card
 from match_graph.datasets.paper_size import (
@@ -19,7 +18,7 @@ from match_graph.datasets.paper_size import (
 )
 from match_graph.datasets.planted import Planted, PlantedReader, pack
 from match_graph.datasets.table_one import PAPER_SIZES, PaperSize
-from match_graph.typing import LABEL, WORD
+from match_graph.typing import LABEL, WORD, Tokenizer
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import torch
 
 from match_graph.config import FeatureSource
-from match_graph.corpus import Array, Tokenizer, split_words
+from match_graph.corpus import Array, split_words
 from match_graph.datasets.match_folder import (
     FIELDS,
     SPLIT_FILES,
@@ -40,6 +40,7 @@ from match_graph.typing import (
     TAGGED,
     WORD,
     Split,
+    Tokenizer,
     token_edge,
 )
 

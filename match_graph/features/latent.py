@@ -3,15 +3,16 @@
 import json
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from match_graph.corpus import Tokenizer, split_words
+from match_graph.corpus import split_words, word_pattern
 from match_graph.errors import CorpusError
+from match_graph.typing import Tokenizer
 
 #: Texts that are fitted at most, drawn evenly: their TF-IDF lies in memory.
 MAX_TEXTS = 200_000
@@ -30,7 +31,6 @@ class LatentTexts:
 
     Args:
         tokenizer: How a text becomes words.
-        pattern: Regular expression of a word.
         words: Words, V.
         idf: Inverse document frequency of each word, [V].
         components: Right singular vectors, [F, V], float32.
@@ -39,27 +39,24 @@ class LatentTexts:
     def __init__(
         self,
         tokenizer: Tokenizer,
-        pattern: str,
         words: Sequence[str],
         idf: NDArray[np.float32],
         components: NDArray[np.float32],
     ) -> None:
-        self.tokenizer, self.pattern, self.words = tokenizer, pattern, list(words)
+        self.tokenizer: Tokenizer = tokenizer
+        self.words = list(words)
         self.idf, self.components = idf, components
-        self._vectorizer = _make_vectorizer(tokenizer, pattern, vocabulary=self.words)
+        self._vectorizer = _make_vectorizer(tokenizer, vocabulary=self.words)
         self._vectorizer.idf_ = idf
 
     @classmethod
-    def fit(
-        cls, texts: Sequence[str], num_components: int, tokenizer: Tokenizer, pattern: str
-    ) -> "LatentTexts":
+    def fit(cls, texts: Sequence[str], num_components: int, tokenizer: Tokenizer) -> "LatentTexts":
         """Fits words and components, of which there are as many as texts and words allow.
 
         Args:
             texts: Texts of training documents, or names.
             num_components: Number of components F, at most.
             tokenizer: How a text becomes words.
-            pattern: Regular expression of a word.
 
         Raises:
             CorpusError: No two words are in two texts each.
@@ -67,7 +64,7 @@ class LatentTexts:
         from sklearn.utils.extmath import randomized_svd
 
         chosen = np.unique(np.linspace(0, max(len(texts), 1) - 1, MAX_TEXTS).astype(int))
-        vectorizer = _make_vectorizer(tokenizer, pattern, min_df=2)
+        vectorizer = _make_vectorizer(tokenizer, min_df=2)
         try:
             if not texts:
                 raise ValueError
@@ -82,7 +79,7 @@ class LatentTexts:
             ) from error
         components = randomized_svd(rows, number, random_state=0)[2].astype(np.float32)
         words = vectorizer.get_feature_names_out().tolist()
-        return cls(tokenizer, pattern, words, vectorizer.idf_, components)
+        return cls(tokenizer, words, vectorizer.idf_, components)
 
     @property
     def width(self) -> int:
@@ -100,7 +97,11 @@ class LatentTexts:
 
     def to_tensors(self) -> dict[str, Tensor]:
         """What `from_tensors` reads."""
-        about = {"tokenizer": self.tokenizer, "pattern": self.pattern, "words": self.words}
+        about = {
+            "tokenizer": self.tokenizer,
+            "pattern": word_pattern(self.tokenizer),
+            "words": self.words,
+        }
         text = json.dumps(about, ensure_ascii=False).encode("utf-8", "surrogatepass")
         return {
             "words": torch.from_numpy(np.frombuffer(text, np.uint8).copy()),
@@ -120,11 +121,15 @@ class LatentTexts:
         components = tensors["components"].numpy()
         if idf.shape != (len(about["words"]),) or components.shape[1:] != idf.shape:
             raise ValueError("its words, factors and components are not of one number")
-        return cls(about["tokenizer"], about["pattern"], about["words"], idf, components)
+        if about["tokenizer"] not in get_args(Tokenizer):
+            raise ValueError("it has another tokenizer")
+        if about["pattern"] != word_pattern(about["tokenizer"]):  # any other could match for ever
+            raise ValueError("it has another pattern of words")
+        return cls(about["tokenizer"], about["words"], idf, components)
 
 
-def _make_vectorizer(tokenizer: Tokenizer, pattern: str, **given: Any) -> Any:
+def _make_vectorizer(tokenizer: Tokenizer, **given: Any) -> Any:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    analyzer = partial(split_words, tokenizer=tokenizer, pattern=pattern)
+    analyzer = partial(split_words, tokenizer=tokenizer)
     return TfidfVectorizer(analyzer=analyzer, sublinear_tf=True, dtype=np.float32, **given)

@@ -12,7 +12,6 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from match_graph.config import FeatureSource
-from match_graph.corpus import WORD_PATTERN
 from match_graph.datasets import CorpusDataset
 from match_graph.errors import CorpusError
 from match_graph.features.latent import LatentTexts
@@ -145,7 +144,7 @@ def _fit_latent(
         texts = [texts[one] for one in dataset.documents(MASKS["train"]).tolist()]
     elif node_type != LABEL and count is not None:  # labels are known, whoever carries them
         texts = [texts[one] for one in count.nonzero().view(-1).tolist()]
-    return LatentTexts.fit(texts, source.latent or 0, dataset.tokenizer, WORD_PATTERN)
+    return LatentTexts.fit(texts, source.latent or 0, dataset.tokenizer)
 
 
 class _Fitted(NamedTuple):

@@ -6,6 +6,7 @@ the labels.
 """
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import call
@@ -16,7 +17,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
-from match_graph.corpus import describe_oddities, describe_wordless, hierarchy_frame
+from match_graph.corpus import describe_oddities, describe_texts, hierarchy_frame
 from match_graph.corpus_builder import CorpusBuilder, Fault, describe_repeated
 from match_graph.corpus_faults import NO_TRAINING
 from match_graph.cycles import find_cycle
@@ -159,14 +160,14 @@ def write_merged(
         reversal.end()
     empty = [name for name in total.fields if not any(part.num_values[name] for part in parts)]
     num_repeated = sum(count for one in fragments for _, count in one.about["repeated_values"])
-    num_wordless = sum(part.num_wordless for part in parts)
+    texts = sum((part.texts for part in parts), Counter())
     notes, num_cut = total.count_notes(num_repeated), sum(part.num_cut for part in parts)
     return Merged(
         describe_build(notes, len(hierarchy), num_contracted, num_cut),
         [
             *total.list_warnings(num_documents),
             *describe_oddities(hierarchy, labels, empty),
-            *describe_wordless(num_wordless, num_documents),
+            *describe_texts(texts, num_documents),
         ],
         list(total.skipped),
     )

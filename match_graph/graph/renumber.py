@@ -1,14 +1,14 @@
 """Edges of fragments: strings numbered as in the graph, and written as neighbour lists."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 
-from match_graph.corpus import Array
+from match_graph.corpus import Array, count_texts
 from match_graph.graph.build import CITATION_FIELD, MAX_POSITIONS
 from match_graph.graph.fragments import Fragment, mask_training
 from match_graph.graph.store_writer import ArrayFile, StoreWriter
@@ -46,13 +46,13 @@ class Part:
         folder: Folder of ``NAME.index.npy`` and ``NAME.lengths.npy``.
         num_values: Number of values by name.
         num_cut: Number of words beyond the last position.
-        num_wordless: Number of documents that have a text but no word.
+        texts: Counts of its texts, as of `count_texts`.
     """
 
     folder: Path
     num_values: Mapping[str, int]
     num_cut: int
-    num_wordless: int
+    texts: Counter[str]
 
     def load(self, name: str, what: str) -> Array:
         """``index`` or ``lengths`` of some lists."""
@@ -133,16 +133,15 @@ def renumber(task: Task) -> Part:
         save(name, index, lengths)
     if _CITED in task.places:
         save(_CITED, *_find_cited(task, fragment))
-    return Part(task.out, num_values, num_cut, _count_wordless(fragment))
+    return Part(task.out, num_values, num_cut, _count_texts(fragment))
 
 
-def _count_wordless(fragment: Fragment) -> int:
-    """Number of documents of a fragment that have a text but no word."""
-    has_none = fragment.lengths(WORD) == 0
-    if not fragment.about["has_text"] or not has_none.any():
-        return 0
-    texts = fragment.documents(["text"])["text"].filter(pa.array(has_none))
-    return sum(bool(text.strip()) for text in texts.to_pylist())
+def _count_texts(fragment: Fragment) -> Counter[str]:
+    tokenizer = fragment.about["tokenizer"]
+    if tokenizer != "regex" or not fragment.about["has_text"]:
+        return Counter()
+    texts = fragment.documents(["text"])["text"].to_pylist()
+    return count_texts(texts, fragment.lengths(WORD), tokenizer)
 
 
 def _load(files: Sequence[tuple[Path, int, int]]) -> Array:

@@ -143,8 +143,9 @@ class MatchClassifier(ClassifierMixin, BaseEstimator):
         gold = [[names[column] for column in row] for row in labels]
         splits = split_documents(documents, self.validation_fraction, config.seed)
         edges = list_edges(None if config.data.hierarchy == "ignore" else self.hierarchy)
-        config = config.change("data", hierarchy=None)  # the corpus is made without
-        corpus = make_corpus(documents, gold, splits, fields, edges)
+        tokenizer = config.data.tokenizer or "regex"
+        corpus = make_corpus(documents, gold, splits, fields, edges, tokenizer)
+        config = config.change("data", hierarchy=None, tokenizer=None)  # as the corpus is made
         self._drop_folder()
         try:
             self._train(corpus, config)

@@ -10,7 +10,7 @@ from match_graph.corpus import Corpus
 from match_graph.corpus_builder import CorpusBuilder
 from match_graph.errors import CorpusError
 from match_graph.io.json_lines import describe, read_id, read_metadata, read_text
-from match_graph.typing import Split
+from match_graph.typing import Split, Tokenizer
 
 
 def make_corpus(
@@ -19,6 +19,7 @@ def make_corpus(
     splits: Sequence[Split],
     fields: Sequence[str],
     hierarchy: Sequence[tuple[str, str, str]],
+    tokenizer: Tokenizer = "regex",
 ) -> Corpus:
     """Corpus of documents in the MATCH format, with labels that stand beside them.
 
@@ -28,12 +29,13 @@ def make_corpus(
         splits: Split of each.
         fields: Metadata fields to read.
         hierarchy: (child, parent, place) of its edges.
+        tokenizer: Text tokenization, as for `split_words`.
 
     Raises:
         CorpusError: With every fault of the documents.
     """
     must = "The documents of a fit must be dicts in the MATCH format"
-    builder = CorpusBuilder("documents", list(fields), must)
+    builder = CorpusBuilder("documents", list(fields), must, tokenizer=tokenizer)
     rows = zip(documents, labels, splits, strict=True)
     for number, (record, gold, split) in enumerate(builder.documents(rows), start=1):
         place = f"document {number}"

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from match_graph.config import StrictModel, parse_settings
-from match_graph.corpus import WORD_PATTERN, TableLayout, Tokenizer, split_words
+from match_graph.corpus import TableLayout, split_words, word_pattern
 from match_graph.datasets import CorpusDataset
 from match_graph.errors import CorpusError, list_faults
 from match_graph.graph import Hierarchy, TokenSpace
@@ -31,7 +31,7 @@ from match_graph.io.json_lines import (
     read_vector,
 )
 from match_graph.io.run_folder import TEXT, TOKENS
-from match_graph.typing import CONTAINS, DOCUMENT, LABEL, MASKS, WORD, has_edge
+from match_graph.typing import CONTAINS, DOCUMENT, LABEL, MASKS, WORD, Tokenizer, has_edge
 
 #: Beside the tables of the node types; no metadata field can have two underscores.
 HIERARCHY = "label__is_a"
@@ -178,7 +178,7 @@ class Vocabulary:
         """Words of a document in order, or its instances of a field, each once."""
         if node_type == WORD:
             settings = self.settings
-            words = split_words(document.text, settings.tokenizer, settings.word_pattern)
+            words = split_words(document.text, settings.tokenizer)
             return words[:MAX_POSITIONS]
         return list(dict.fromkeys(document.metadata.get(node_type, ())))
 
@@ -205,7 +205,7 @@ def write_vocabulary(
         settings = TextSettings(
             fields=fields,
             tokenizer=dataset.tokenizer,
-            word_pattern=WORD_PATTERN,
+            word_pattern=word_pattern(dataset.tokenizer),
             layout=dataset.layout,
         )
         write_json(folder / TOKENS / TEXT, settings.model_dump())
@@ -229,8 +229,9 @@ def read_vocabulary(folder: Path) -> Vocabulary:
     path = folder / TOKENS / TEXT
     settings = parse_settings(TextSettings, read_json(path), f"'{path}' must be valid")
     with _reading(path):
-        if settings.word_pattern != WORD_PATTERN:  # any other could match for ever
-            raise DamagedError(f"word_pattern must be {WORD_PATTERN!r}")
+        if settings.word_pattern != (known := word_pattern(settings.tokenizer)):
+            # any other could match for ever
+            raise DamagedError(f"word_pattern must be {known!r}")
     types = (*settings.fields, WORD)
     rows = {name: read_rows(folder / TOKENS / f"{name}.parquet") for name in types}
     path = folder / TOKENS / f"{LABEL}.parquet"

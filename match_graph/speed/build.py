@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from match_graph.corpus import Tokenizer, split_words
+from match_graph.corpus import split_words
 from match_graph.datasets.assemble import assemble
 from match_graph.datasets.match_folder import (
     SPLIT_FILES,
@@ -19,7 +19,7 @@ from match_graph.datasets.match_folder import (
     write_match_folder,
 )
 from match_graph.speed.measure import Bench, Speed, compare, watch_memory
-from match_graph.typing import DOCUMENT, MASKS, WORD
+from match_graph.typing import DOCUMENT, MASKS, WORD, Tokenizer
 
 _DOCUMENTS = 20_000
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import torch
 
-from match_graph.corpus import Tokenizer
 from match_graph.datasets import CorpusDataset
 from match_graph.errors import ExportError
 from match_graph.export import EXPORTS, export_dataset
@@ -17,7 +16,7 @@ from match_graph.io.progress import Reporter
 from match_graph.io.source import Advance
 from match_graph.speed.alone import Measured, measure_both, run_alone
 from match_graph.speed.measure import CPU, Bench, Speed, describe, make_speed
-from match_graph.typing import DOCUMENT
+from match_graph.typing import DOCUMENT, Tokenizer
 
 #: Above so many documents the graph of tensors alone is exported, whose size is what decides.
 MAX_DOCUMENTS = 200_000

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from defusedxml.ElementTree import iterparse
 
-from match_graph.corpus import Corpus, Tokenizer
+from match_graph.corpus import Corpus
 from match_graph.datasets import (
     Custom,
     CustomReader,
@@ -31,6 +31,7 @@ from match_graph.speed.formats import (
     take_sample,
 )
 from match_graph.speed.measure import Bench, Speed, make_speed
+from match_graph.typing import Tokenizer
 
 #: Documents are taken from the data set up to this number.
 _DOCUMENTS = 50_000

@@ -257,14 +257,15 @@ def test_Custom_warns_of_texts_without_words(tmp_path: Path) -> None:
     path = tmp_path / "d.csv"
     path.write_text(f"id,text,label\n{''.join(rows)}", encoding="utf-8")
     warning = (
-        "20 of 40 documents have a text in which no word was found: the tokenizer 'regex' knows "
-        "ASCII letters and digits alone; for texts in other scripts set the tokenizer to whitespace"
+        "20 of 40 documents have a text in which no word was found, and 100 of 100 characters are "
+        "letters beyond ASCII: the tokenizer 'regex' knows ASCII letters and digits alone; for "
+        "others set the tokenizer to unicode"
     )
     assert open_dataset("custom", root=tmp_path, path=str(path)).warnings == [warning]
     corpus = CustomReader([path], Custom.Config()).read_corpus()
     assert corpus.find_oddities() == [warning]
-    options = {"path": str(path), "tokenizer": "whitespace"}
-    assert open_dataset("custom", root=tmp_path, **options).warnings == []
+    found = open_dataset("custom", root=tmp_path, path=str(path), tokenizer="unicode")
+    assert (found.warnings, found.names("word").tolist()) == ([], ["слово"])
 
 
 def test_CustomReader_lists_in_strings_of_one_file_alone(tmp_path: Path) -> None:

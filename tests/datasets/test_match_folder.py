@@ -258,7 +258,7 @@ def test_MatchReader_word_that_is_no_choice(folder: Path) -> None:
     assert sorted(str(caught.value).splitlines()) == [
         "  'fields': Input should be a list, found 'author'.",
         "  'hierarchy': Input should be 'use' or 'ignore', found 'foo'.",
-        "  'tokenizer': Input should be 'regex' or 'whitespace', found 'bpe'.",
+        "  'tokenizer': Input should be 'regex', 'unicode' or 'whitespace', found 'bpe'.",
         "The options of MatchFolder must be valid, but 3 faults were found:",
     ]
     with pytest.raises(ValidationError):

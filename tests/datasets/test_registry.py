@@ -124,7 +124,8 @@ def test_open_dataset_tokenizers_checked_before_anything_read(tmp_path: Path, na
     folder = write_match_folder(tmp_path / "toy")
     found = refusal(str(folder) if name == "toy" else name, tokenizer="bpe", root=tmp_path / "r")
     assert found.endswith(
-        " must be valid: 'tokenizer': Input should be 'regex' or 'whitespace', found 'bpe'."
+        " must be valid: 'tokenizer': Input should be 'regex', 'unicode' or 'whitespace', found "
+        "'bpe'."
     )
     assert not (tmp_path / "r").exists()
 

@@ -1,11 +1,13 @@
 """Latent semantic vectors of texts against a dense decomposition in float64."""
 
+import json
+
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from match_graph.corpus import WORD_PATTERN
 from match_graph.errors import CorpusError
 from match_graph.features import LatentTexts
 from match_graph.features import latent as latent_module
@@ -21,7 +23,7 @@ TEXTS = [
 
 
 def fit(texts: list[str], number: int) -> LatentTexts:
-    return LatentTexts.fit(texts, number, "regex", WORD_PATTERN)
+    return LatentTexts.fit(texts, number, "regex")
 
 
 def naive_vectors(texts: list[str], number: int) -> np.ndarray:
@@ -84,3 +86,13 @@ def test_LatentTexts_from_tensors_checks_their_sizes() -> None:
     tensors = fit(TEXTS, 2).to_tensors()
     with pytest.raises(ValueError, match="not of one number"):
         LatentTexts.from_tensors({**tensors, "idf": tensors["idf"][:-1]})
+
+
+@pytest.mark.parametrize("key", ["pattern", "tokenizer"])
+def test_LatentTexts_from_tensors_takes_no_other_pattern(key: str) -> None:
+    """It is somebody's file, and "(a+)+b" matches for ever."""
+    tensors = fit(TEXTS, 2).to_tensors()
+    about = json.loads(tensors["words"].numpy().tobytes()) | {key: "(a+)+b"}
+    changed = torch.from_numpy(np.frombuffer(json.dumps(about).encode(), np.uint8).copy())
+    with pytest.raises(ValueError, match="another"):
+        LatentTexts.from_tensors({**tensors, "words": changed})

@@ -92,6 +92,18 @@ def test_match_classifier_ignores_a_hierarchy_by_setting() -> None:
     assert not read_hierarchy(estimator.folder_, len(estimator.classes_)).edge_index.numel()
 
 
+def test_match_classifier_reads_texts_by_tokenizer() -> None:
+    """The run keeps it, so that documents to predict are read by it: here one in another form."""
+    words = {"закон": "Recht", "größe": "Maß"}
+    documents = [{"text": f"{word} {n}"} for n in range(12) for word in words]
+    labels = [[words[one["text"].split()[0]]] for one in documents]
+    settings = {"data.tokenizer": "unicode"}
+    estimator = make(fields=[], hierarchy=None, settings=settings).fit(documents, labels)
+    assert {*words} <= {*load(estimator.folder_, device="cpu").vocabulary.rows["word"]}
+    found = estimator.predict_proba([{"text": "закон".upper()}, {"text": "GRO\u0308ße"}])
+    assert estimator.classes_[found.argmax(1)].tolist() == ["Recht", "Maß"]
+
+
 def test_match_classifier_warns_of_keys_that_it_does_not_read() -> None:
     """A warning names unread keys without `fields` or with some; `fields=[]` gives no warning."""
     for fields, unread in ((None, [*TOY_FIELDS]), (TOY_FIELDS[:1], TOY_FIELDS[1:])):
