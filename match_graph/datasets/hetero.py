@@ -85,7 +85,7 @@ def from_hetero(
             there is one.
         names: Ids of nodes by node type, unique, in the order of the nodes; of classes under the
             name of their attribute. None takes their numbers.
-        drop: Node types and edge types to leave out.
+        drop: Node types and edge types to leave out, these with their reverses of `ToUndirected`.
         time: Attribute of the documents' times, [N], integers in one unit.
         tokenizer: How texts become words.
         seed: Seed of the split of a graph without masks, 8 : 1 : 1 by text, or else by id. A graph

@@ -67,8 +67,14 @@ def find_roles(
             f"{data.node_types} and {data.edge_types}."
         )
     types = [one for one in data.node_types if one not in drop]
-    edge_types = [one for one in data.edge_types if one not in drop]
-    edge_types = [one for one in edge_types if {one[0], one[2]} <= {*types}]
+    edge_types = [
+        one
+        for one in data.edge_types
+        if {one[0], one[2]} <= {*types} and one not in drop
+        if _is_type(hierarchy, one)
+        or (forward := _find_forward(one)) not in drop
+        or not _are_turned(data, forward, one)
+    ]
     document = _find_document(data, types, document)
     labels = _find_labels(data, types, document, labels)
     ids = read_names(names, dict.fromkeys([*data.node_types, labels]), faults)
@@ -199,12 +205,11 @@ def _find_reverses(
     """
     reverses, faults = set[EdgeType](), list[str]()
     for edge_type in edge_types:
-        head, relation, tail = edge_type
-        forward = (head, relation.removeprefix("rev_"), tail)
-        if head != tail or forward == edge_type or forward not in edge_types:
+        forward = _find_forward(edge_type)
+        if edge_type[0] != edge_type[2] or forward == edge_type or forward not in edge_types:
             continue
-        reverses.add(forward if edge_type == hierarchy else edge_type)
-        if not _are_turned(data[forward].get("edge_index"), data[edge_type].get("edge_index")):
+        reverses.add(forward if _is_type(hierarchy, edge_type) else edge_type)
+        if not _are_turned(data, forward, edge_type):
             faults.append(
                 f"{edge_type} must be the edges {forward} turned round, as by "
                 f"T.ToUndirected(merge=False), but they are others; rename it, or drop one of both."
@@ -212,9 +217,21 @@ def _find_reverses(
     return reverses, faults
 
 
-def _are_turned(edge_index: Any, reverse: Any) -> bool:
+def _is_type(hierarchy: Any, edge_type: EdgeType) -> bool:
+    """True if the hierarchy is given as this edge type, not by its edges."""
+    return isinstance(hierarchy, tuple) and hierarchy == edge_type
+
+
+def _find_forward(edge_type: EdgeType) -> EdgeType:
+    """The edge type of which one would be the reverse by its name; itself if of none."""
+    head, relation, tail = edge_type
+    turned = (tail, relation.removeprefix("rev_"), head)
+    return turned if relation.startswith("rev_") else edge_type
+
+
+def _are_turned(data: HeteroData, forward: EdgeType, reverse: EdgeType) -> bool:
     """True if the same edges are in both, reversed; or if one is not [2, E], refused later."""
-    arrays = [to_array(one) for one in (edge_index, reverse)]
+    arrays = [to_array(data[one].get("edge_index")) for one in (forward, reverse)]
     ends = [one.astype(np.int64) for one in arrays if one is not None and one.shape[:-1] == (2,)]
     if len(ends) < 2:
         return True

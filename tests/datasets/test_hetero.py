@@ -208,6 +208,26 @@ def test_from_hetero_reverse_edges_must_be_reverses() -> None:
     )
 
 
+def test_from_hetero_drops_edges_with_their_reverses() -> None:
+    """Those of `ToUndirected` would be the same edges again; a hierarchy that is one is kept."""
+    data = make_graph()
+    data["movie", "cites", "movie"].edge_index = torch.tensor([[0, 1], [1, 2]])
+    data["movie", "of", "genre"].edge_index = torch.tensor([[0, 1, 2], [0, 1, 2]])
+    data["genre", "parent_of", "genre"].edge_index = torch.tensor([[0, 0], [1, 2]])
+    del data["movie", "follows", "movie"]
+    cites, parent_of = ("movie", "cites", "movie"), ("genre", "parent_of", "genre")
+    data = ToUndirected(merge=False)(data)
+    found = from_hetero(data, labels="genre", drop=[cites, parent_of])
+    assert (found.fields, found.hierarchy.empty) == (["director", "actor"], True)
+    reverse = ("genre", "rev_parent_of", "genre")
+    kept = from_hetero(data, labels="genre", drop=[parent_of], hierarchy=reverse).hierarchy
+    assert {*kept[["child", "parent"]].itertuples(index=False, name=None)} == {
+        ("1", "0"), ("2", "0")
+    }  # fmt: skip
+    data["movie", "rev_cites", "movie"].edge_index = torch.tensor([[3], [1]])  # of its own
+    assert "reference" in from_hetero(data, labels="genre", drop=[cites]).fields
+
+
 def test_from_hetero_hierarchy_may_be_a_reverse() -> None:
     """A graph whose edges lead from parents to children has the hierarchy in their reverses."""
     data = make_graph()
@@ -573,7 +593,8 @@ def test_from_hetero_words_of_both_directions_count_once() -> None:
 def test_from_hetero_hierarchy_may_be_an_array() -> None:
     """A NumPy array [2, E] gives the hierarchy that the same tensor gives."""
     pairs = [[0, 1], [2, 2]]
-    found = from_hetero(make_graph(), hierarchy=np.array(pairs)).hierarchy
+    both_ways = ToUndirected(merge=False)(make_graph())
+    found = from_hetero(both_ways, hierarchy=np.array(pairs)).hierarchy
     assert found.equals(from_hetero(make_graph(), hierarchy=torch.tensor(pairs)).hierarchy)
     assert found[["child", "parent"]].to_numpy().tolist() == [["0", "2"], ["1", "2"]]
 
