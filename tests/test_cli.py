@@ -272,6 +272,32 @@ def test_datasets_lists_what_is_registered(call, tmp_path: Path) -> None:
     assert rows["synthetic"]["licence"] == "match-graph's own"
 
 
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (["--input", "new.jsonl"], "--input and --output belong together"),
+        (["--output", "out"], "--input and --output belong together"),
+        (["--workers", "2"], "--workers and --scheduler share the files of --input"),
+        (["--device", "cpu"], "--device and --batch-size belong to --input"),
+        (["--batch-size", "7"], "--device and --batch-size belong to --input"),
+        (
+            ["--input", "new.jsonl", "--output", "out", "--root", "there"],
+            "--root and --dataset are of a run's own documents, not --input",
+        ),
+        (
+            ["--input", "new.jsonl", "--output", "out", "--dataset", "toy"],
+            "--root and --dataset are of a run's own documents, not --input",
+        ),
+        (["--input", "new.jsonl", "--output", "out", "--devices", "2"], "torchrun alone"),
+    ],
+)
+def test_evaluate_refuses_options_of_other_documents(call, given: list[str], sentence: str) -> None:
+    """Those of the run's own are not read with files, and the other way round."""
+    code, _, error = call("evaluate", "runs/x", *given)
+    assert code == 2
+    assert sentence in " ".join(error.replace("│", "").split())
+
+
 def test_version_and_wrong_usage(call) -> None:
     """--version prints it; an unknown option is wrong usage, code 2."""
     assert call("--version")[:2] == (0, f"{__version__}\n")

@@ -99,12 +99,14 @@ def test_explain_needs_one_document_or_file(call, given: list[str], sentence: st
     assert sentence in " ".join(err.replace("│", "").split())
 
 
-@pytest.mark.parametrize("given", [["--against", "runs/x"], ["--json"], ["--dataset", "toy"]])
+@pytest.mark.parametrize(
+    "given", [["--against", "runs/x"], ["--json"], ["--dataset", "toy"], ["--root", "there"]]
+)
 def test_predict_without_explain_refuses_its_options(call, given: list[str]) -> None:
     """What belongs to explain is not ignored without it."""
     code, _, err = call(*given)
     assert code == 2
-    assert "--against, --dataset and --json belong to --explain" in err
+    assert "--against, --dataset, --root and --json belong to --explain" in err
 
 
 @pytest.mark.parametrize(

@@ -181,6 +181,10 @@ def evaluate(
             "where it was trained (train.accelerator)"
         )
     if source and target:
+        if options.root or options.dataset:
+            raise typer.BadParameter(
+                "--root and --dataset are of a run's own documents, not --input"
+            )
         if devices.sharing:
             raise typer.BadParameter("--input is shared by the processes of torchrun alone")
         if verify:
@@ -260,7 +264,8 @@ def predict(
     from match_graph.runs.folder import verify_run_folder
     from match_graph.training.launch import is_by_torchrun
 
-    _check_explain(explain, document, source, bool(against or options.dataset) or json_lines)
+    more = bool(against or options.dataset or options.root or json_lines)
+    _check_explain(explain, document, source, more)
     of_files = (target, threshold, batch_size) != ("-", False, _BATCH_SIZE)
     if explain and (of_files or workers.find_cluster(Reporter(quiet=True)) is not None):
         raise typer.BadParameter(
@@ -311,4 +316,4 @@ def _check_explain(
     if explain and sources and (len(sources) > 1 or is_folder(sources[0])):
         raise typer.BadParameter("--explain takes one file of --input, found several or a folder")
     if more and not explain:
-        raise typer.BadParameter("--against, --dataset and --json belong to --explain")
+        raise typer.BadParameter("--against, --dataset, --root and --json belong to --explain")
