@@ -82,6 +82,14 @@ def test_rank_pairs_ranks_are_those_of_a_naive_loop(
         assert [int(values[place]) for values in found] == expected
 
 
+def test_rank_pairs_equal_scores_are_no_rivals() -> None:
+    """Targets as near as the true one do not outrank it; a gap of the margin satisfies it."""
+    anchor, target = torch.tensor([[1.0, 0]]), torch.tensor([[1.0, 0], [1, 0], [0, 1]])
+    pair = torch.tensor([[0], [0]])
+    found = rank_pairs(anchor, target, pair, pair, margin=1.0)
+    assert [values.tolist() for values in found] == [[1], [1], [1]]
+
+
 def test_hold_out_training_ranks_held_out_labels_better(synthetic: Synthetic) -> None:
     """Training ranks held out labels better than chance."""
     held = hold_out(synthetic[0], {}, share=0.05)

@@ -110,6 +110,16 @@ def test_margin_gradients_tangents_are_projected_gradients() -> None:
         assert torch.allclose(tangent, riemannian_gradient(point, gradient), atol=1e-14)
 
 
+def test_margin_tangents_no_gradient_at_the_margin() -> None:
+    """A negative just as far as the margin asks moves nothing, as in `margin_gradients`."""
+    anchor, other = torch.tensor([[1.0, 0]]), torch.tensor([[0.0, 1]])
+    allowed = torch.ones(1, 1, dtype=torch.bool)
+    for find in (margin_tangents, margin_gradients):
+        loss, *gradients = find(anchor, other, other, 0.0, allowed)
+        assert float(loss) == 0
+        assert not any(gradient.any() for gradient in gradients)
+
+
 @pytest.mark.parametrize(("sign", "falls"), [(1.0, True), (-1.0, False)])
 def test_margin_gradients_step_minus_and_printed_plus_diverges(sign: float, falls: bool) -> None:
     """The paper prints e + alpha * gradient; with it the loss of a fixed chunk only rises."""

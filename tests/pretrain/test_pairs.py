@@ -13,7 +13,7 @@ from match_graph.datasets import Synthetic
 from match_graph.errors import GraphError
 from match_graph.graph import BuiltGraph
 from match_graph.graph.adjacency import Adjacency
-from match_graph.pretrain import CONTEXT, PairFeed, Relation, find_relations
+from match_graph.pretrain import CONTEXT, PairFeed, Relation, find_relations, pairs
 from match_graph.pretrain.pairs import SequenceRelation, SetRelation
 
 P_LEAST = 1e-4  # the seeds are fixed: a failure means that the distribution changed
@@ -115,6 +115,25 @@ def test_Relation_negatives_count_training_degrees_only() -> None:
     assert torch.allclose(degree / degree.sum(), expected / expected.sum(), atol=1e-6)
 
 
+def test_Relation_negatives_have_an_edge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The smallest number that can be drawn gives the first target that has one."""
+    lists = Adjacency.from_edges(KIND, torch.tensor([[0, 0], [1, 2]]), 1)
+    relation = SequenceRelation("r", "a", "t", lists, torch.tensor([0, 1, 1]))
+    monkeypatch.setattr(torch, "rand", lambda *shape, **_: torch.zeros(*shape).double())
+    assert relation.sample_negatives((3,), seeded()).tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("window", [0, 2])
+def test_SequenceRelation_ends_are_those_of_all_pieces(
+    window: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The edges that are drawn from begin and end with allowed ones, however they are read."""
+    monkeypatch.setattr(pairs, "_PIECE", 2)
+    relation = words_relation(window)
+    assert isinstance(relation, SequenceRelation)
+    assert (relation.first, relation.stop) == (0, len(ROW))
+
+
 @pytest.mark.parametrize("make", [words_relation, set_relation])
 def test_Relation_holds_knows_every_pair(make: Callable[[], Relation]) -> None:
     relation, pairs = make(), set(zip(ROW, COL, strict=True))
@@ -123,6 +142,12 @@ def test_Relation_holds_knows_every_pair(make: Callable[[], Relation]) -> None:
         held = relation.holds(anchor, target)
         for p, a in enumerate(anchor.tolist()):
             assert [(a, t) in pairs for t in range(4)] == held[p].tolist()
+
+
+def test_Relation_holds_knows_targets_beyond_kept_rows() -> None:
+    """An edge to a target without a row is an edge too, and none of another document."""
+    held = set_relation().holds(torch.tensor([0, 2]), torch.tensor([4, 0]))
+    assert held.tolist() == [[True, True], [False, True]]
 
 
 def test_Relation_holds_leaves_contexts_alone() -> None:
@@ -180,6 +205,16 @@ def test_find_relations_only_training_targets_are_drawn() -> None:
         assert not bool((target % 2).any())
         assert relation is words or not bool((anchor % 2).any())
         assert not bool((relation.sample_negatives((500,), seeded()) % 2).any())
+
+
+def test_find_relations_kept_rows_and_training_targets_both_hold() -> None:
+    """Targets beyond the kept rows are not drawn, also where the last kept one is of training."""
+    data = sequences(("session", "views", "item"))
+    (words,), (context,) = find_relations(data, {**all_rows(data), "item": 11}, window=3)
+    for relation in (words, context):
+        anchor, target = relation.sample(5_000, seeded())
+        assert int(target.max()) == 10
+        assert relation is words or int(anchor.max()) == 10
 
 
 def test_find_relations_sequences_to_one_type_are_apart() -> None:
@@ -264,6 +299,18 @@ def test_find_relations_texts_of_one_word_have_no_contexts(toy_graph: BuiltGraph
     store.edge_index, store.position = store.edge_index[:, first], store.position[first]
     kinds = find_relations(data, all_rows(data), window=5)
     assert CONTEXT not in {relation.anchor for kind in kinds for relation in kind}
+
+
+def test_find_relations_rare_contexts_are_kept() -> None:
+    """One text of two words among 3,000 of one word: a context in 30,000 samples."""
+    data = HeteroData()
+    data["document"].num_nodes, data["word"].num_nodes = 3_000, 3_001
+    data["document"].train_mask = torch.ones(3_000, dtype=torch.bool)
+    row = torch.cat([torch.arange(3_000), torch.tensor([2_999])])
+    data[KIND].edge_index = torch.stack([row, torch.arange(3_001)])
+    data[KIND].position = (torch.arange(3_001) == 3_000).to(torch.int16)
+    kinds = find_relations(data, all_rows(data), window=10)
+    assert [kind[0].anchor for kind in kinds] == ["document", CONTEXT]
 
 
 @pytest.mark.parametrize("shared", [True, False])

@@ -22,6 +22,7 @@ from match_graph.pretrain import (
     hold_out,
 )
 from match_graph.pretrain import checkpoint as checkpoints
+from match_graph.pretrain.shards import Share
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
@@ -67,6 +68,16 @@ def step_together(folder: Path, data: HeteroData, config: PretrainConfig) -> Non
     losses = [float(loss) for loss in trainer._take(steps)]
     content = {"before": before, "after": gather_all(trainer), "chunks": chunks, "losses": losses}
     torch.save(content, folder / f"{trainer.share.rank}.pt")
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 7])
+def test_Share_parts_make_up_the_whole(number: int) -> None:
+    """Parts of pairs and rows of all processes are as many as there are, and of like size."""
+    for size in range(15):
+        shares = [Share(rank, number) for rank in range(number)]
+        for parts in ([one.split(size) for one in shares], [one.count(size) for one in shares]):
+            assert sum(parts) == size
+            assert max(parts) - min(parts) <= 1
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -153,6 +164,7 @@ def test_ShardedTrainer_and_its_checkpoint(synthetic: Synthetic, tmp_path: Path)
     saved = PretrainCheckpoint(tmp_path / "state.pt", "origin")
     alone = SphericalTrainer(synthetic[0], SMALL, num_rows={"word": 41})
     saved.read(alone)
+    assert not any(feed.anchor.numel() for feed in alone.feeds.values())  # samples are others
     assert SAMPLES // 2 <= alone.num_seen == found[0]["seen"] < SAMPLES
     for name, table in found[0]["middle"].items():
         assert torch.equal(alone.tables[name], table)

@@ -20,6 +20,7 @@ from match_graph.pretrain import (
     PretrainCheckpoint,
     Relation,
     SphericalTrainer,
+    checkpoint,
     margin_gradients,
     riemannian_gradient,
     riemannian_step_,
@@ -140,6 +141,16 @@ def test_SphericalTrainer_filter_positives_spares_anchors() -> None:
         relation = trainer.kinds[0][0]
         loss = trainer.step(relation, next_chunk(trainer, relation), 0.1)
         assert bool(loss) != filtered
+
+
+def test_SphericalTrainer_filter_spares_own_positives_of_contexts(synthetic: Synthetic) -> None:
+    """Contexts have no edges to filter by; a pair's own positive is no negative still."""
+    config = SMALL.model_copy(update={"filter_positives": True})
+    trainer = SphericalTrainer(synthetic[0], config)
+    relation = next(kind[0] for kind in trainer.kinds if kind[0].anchor == CONTEXT)
+    word = torch.tensor([0, 1])
+    allowed = trainer._allow(relation, Chunk(word, word, word))
+    assert allowed.tolist() == [[False, True], [True, False]]
 
 
 def test_SphericalTrainer_kinds_alternate(
@@ -277,6 +288,35 @@ def test_SphericalTrainer_saved_state_goes_on_to_same_vectors(
     resumed.fit(9_000)
     for name, table in whole.tables.items():
         assert torch.equal(resumed.tables[name], table)
+
+
+def test_SphericalTrainer_without_feeds_other_pairs_are_sampled(synthetic: Synthetic) -> None:
+    """A state of another number of processes goes on with pairs that are not those of the start."""
+    first, resumed = (SphericalTrainer(synthetic[0], SMALL) for _ in range(2))
+    first.fit(10_000, stop=640)
+    state = first.state_dict()
+    resumed.load_progress({name: state[name] for name in ("chooser", "num_seen", "num_chunks")})
+    started = SphericalTrainer(synthetic[0], SMALL).generator.initial_seed()
+    assert resumed.generator.initial_seed() != started
+    assert resumed.num_seen == 640
+
+
+def test_PretrainCheckpoint_tables_are_read_in_blocks(
+    synthetic: Synthetic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of all blocks come back to their places; one value that is not finite is refused."""
+    monkeypatch.setattr(checkpoint, "_BLOCK_ROWS", 7)
+    saved = PretrainCheckpoint(tmp_path / "state.pt", "origin")
+    first, resumed = (SphericalTrainer(synthetic[0], SMALL, seed) for seed in (0, 1))
+    saved.write(first)
+    saved.read(resumed)
+    for name, table in first.tables.items():
+        assert torch.equal(resumed.tables[name], table), name
+    first.tables["label"][9, 3] = torch.nan
+    saved.remove()
+    saved.write(first)
+    with pytest.raises(CheckpointError, match="a vector is not finite"):
+        saved.read(resumed)
 
 
 def test_SphericalTrainer_state_of_another_width_is_refused(

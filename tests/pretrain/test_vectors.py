@@ -121,7 +121,9 @@ def test_spread_label_vectors_stand_every_slot_at_norm_replace() -> None:
     weight = torch.empty(50, 3 * 12)
     torch.nn.init.xavier_uniform_(weight)
     label = make_tables(8)["word"].repeat(13, 1)[:50]
+    given = weight.clone()
     spread = spread_label_vectors(weight, label, 12)
+    assert torch.equal(weight, given)
     slots, before = spread.view(50, 3, 12), weight.view(50, 3, 12)
     assert torch.equal(slots[..., 8:], before[..., 8:])
     cosine = torch.nn.functional.cosine_similarity(slots[..., :8], label.unsqueeze(1), dim=2)
