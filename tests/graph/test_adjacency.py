@@ -134,6 +134,18 @@ def test_Reach_cut_holds_what_may_be_reached(
     assert sorted(zip(row.tolist(), found.tolist(), edge.tolist(), strict=True)) == sorted(expected)
 
 
+@pytest.mark.parametrize("limit", [None, 9])
+def test_Reach_cut_finds_nothing_past_the_graph(limit: int | None) -> None:
+    """Nodes that the graph lacks do not get the neighbours of its last node."""
+    edge_index, train = torch.tensor([[0, 1, 2], [1, 1, 1]]), torch.tensor([True, True, False])
+    time = None if limit is None else torch.tensor([3, 1, 2])
+    lists = Adjacency.by_training(KIND, edge_index, 2, train, time)
+    for mask in (train, None) if limit else (train,):
+        reach = Reach(lists, mask, mask is not None, time)
+        cut = reach.cut(torch.tensor([1, 2, 5]), None if limit is None else torch.full((3,), limit))
+        assert cut.degree.tolist() == [3 if mask is None else 2, 0, 0]
+
+
 def test_Reach_cut_sorts_forward_lists_by_time() -> None:
     lists = Adjacency.from_edges(KIND, torch.tensor([[0, 0, 0], [0, 1, 2]]), 1)
     cut = Reach(lists, time=torch.tensor([3, 1, 2])).cut(torch.tensor([0]), torch.tensor([9]))

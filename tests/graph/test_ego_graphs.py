@@ -121,6 +121,9 @@ def test_EgoGraphs_tokens_are_the_same_once_all_are_kept(toy_graph: BuiltGraph) 
         first, *others = (draw[DOCUMENT][name] for draw in draws)
         assert all(torch.equal(first, other) for other in others), name
         assert {other.dtype for other in others} == {torch.int64}
+    some = torch.tensor([7, 2, 11])
+    fresh, kept = make(toy_graph)._tokens.select(some), graphs._tokens.select(some)
+    assert all(torch.equal(first, other) for first, other in zip(fresh, kept, strict=True))
 
 
 def test_EgoGraphs_no_label_is_in_a_subgraph(toy_graph: BuiltGraph) -> None:
@@ -255,14 +258,14 @@ def test_EgoGraphs_adopted_documents_have_their_own_features(
     new[CONTAINS].edge_index = torch.tensor([[0], [3]])
     new[CONTAINS].position = torch.tensor([0])
     if given:
-        new[DOCUMENT].x = torch.ones(2, 3)
+        new[DOCUMENT].x = torch.tensor([[2.0] * 3, [3.0] * 3])
         new[DOCUMENT].time = torch.tensor([1, 0])
     space = TokenSpace.from_data(rich_data)
     graphs = EgoGraphs(rich_data, NeighborhoodConfig(), space, temporal=True)
     graph = graphs.adopt(new).sample(torch.tensor([1, 0]))
     documents, authors = graph[DOCUMENT], graph["author"]
     assert documents.x.dtype == torch.float16
-    assert documents.x[:2].tolist() == [[float(given)] * 3] * 2
+    assert documents.x[:2].tolist() == ([[3.0] * 3, [2.0] * 3] if given else [[0.0] * 3] * 2)
     assert documents.time[:2].tolist() == ([0, 1] if given else [4, 4])
     assert (documents.time <= documents.time[documents.batch]).all()
     assert documents.num_nodes > 2

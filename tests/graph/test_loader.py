@@ -266,6 +266,21 @@ def test_EgoLoader_transform_sees_and_keeps_the_sampled_graph(toy_graph: BuiltGr
     assert not any("label" in edge_type for edge_type in edge_types)
 
 
+def test_EgoLoader_transform_sees_graphs_of_several_hops(toy_graph: BuiltGraph) -> None:
+    """As the sampled ego-networks; what it gives stands in the batch."""
+    space = TokenSpace.from_data(toy_graph.data)
+    graphs = EgoGraphs(toy_graph.data, NeighborhoodConfig(), space)
+    seen: list[HeteroData] = []
+
+    def mark(graph: HeteroData) -> HeteroData:
+        seen.append(graph)
+        return ToUndirected()(graph)
+
+    for batch in make_loader(toy_graph, graphs=graphs, transform=mark):
+        assert ("author", "rev_has", "document") in batch.graph.edge_types
+    assert len(seen) == 3
+
+
 def test_EgoLoader_to_moves_every_tensor_and_the_graph(toy: Corpus, toy_graph: BuiltGraph) -> None:
     """Every tensor is on the device, the rest is kept, the batch itself is not changed."""
     texts = toy.documents["text"].tolist()
@@ -375,9 +390,10 @@ def test_LengthBucketSampler_items_are_sorted_within_their_pool(
     assert sum(wide) <= 60 * num_pools
 
 
-def test_LengthBucketSampler_order_depends_seed_and_epoch_alone() -> None:
+@pytest.mark.parametrize("num_items", [93, 100])
+def test_LengthBucketSampler_order_depends_seed_and_epoch_alone(num_items: int) -> None:
     """Same (seed, epoch), same batches, whatever the global generator; another, others."""
-    lengths = torch.arange(100) % 17
+    lengths = torch.arange(num_items) % 17
 
     def batches(seed: int, epoch: int, noise: int) -> list[list[int]]:
         torch.manual_seed(noise)
@@ -386,9 +402,10 @@ def test_LengthBucketSampler_order_depends_seed_and_epoch_alone() -> None:
         sampler.set_epoch(epoch)
         return list(sampler)
 
-    assert batches(0, 2, noise=0) == batches(0, 2, noise=1)
+    assert all(batches(0, 2, noise=0) == batches(0, 2, noise=noise) for noise in range(1, 9))
     assert batches(0, 2, noise=0) != batches(0, 3, noise=0)
     assert batches(0, 2, noise=0) != batches(1, 2, noise=0)
+    assert batches(0, 2, noise=0) != batches(1, 1, noise=0)
 
 
 @pytest.mark.parametrize("num_items", [65, 161, 305])
@@ -436,6 +453,18 @@ def test_LengthBucketSampler_batches_change_company_between() -> None:
     first = {frozenset(batch) for batch in sampler}
     sampler.set_epoch(1)
     assert first.isdisjoint({frozenset(batch) for batch in sampler})
+
+
+def test_LengthBucketSampler_process_without_items_takes_the_first() -> None:
+    """All processes have as many batches; what one takes twice has a share of 0."""
+    lengths, parts, shares = torch.ones(5, dtype=torch.int64), [], []
+    for rank in range(3):
+        sampler = LengthBucketSampler(lengths, 4, shuffle=False, rank=rank, num_processes=3)
+        parts.append(list(sampler))
+        shares.append(list(sampler.shares()))
+        assert list(sampler.sizes()) == [*map(len, parts[-1])]
+    assert parts == [[[0, 3], [4]], [[1], [4]], [[2], [4]]]
+    assert shares == [[0.5, 1.0], [0.25, 0.0], [0.25, 0.0]]
 
 
 def test_EgoLoader_it_drives_a_loader(toy_graph: BuiltGraph) -> None:

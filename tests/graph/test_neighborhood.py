@@ -395,6 +395,35 @@ def test_NeighborhoodSampler_adopted_with_unknown_neighbours(toy_graph: BuiltGra
     assert draw.node[DOCUMENT][draw.root[DOCUMENT] == 0].tolist() == [12, *writers]
 
 
+def test_NeighborhoodSampler_adopted_edges_of_both_directions_stay(toy_graph: BuiltGraph) -> None:
+    """A new document that cites one and is cited by another has both edges."""
+    new = HeteroData()
+    new[DOCUMENT].num_nodes = 1
+    new[CITES].edge_index = torch.tensor([[0], [3]])
+    new[reverse_edge(CITES)].edge_index = torch.tensor([[0], [5]])
+    fanouts = {CITES: [-1], reverse_edge(CITES): [-1]}
+    found = NeighborhoodSampler(toy_graph.data, fanouts).adopt(new).sample(torch.arange(1))
+    node = found.node[DOCUMENT]
+    pairs = zip(node[found.row[CITES]].tolist(), node[found.col[CITES]].tolist(), strict=True)
+    assert sorted(pairs) == [(5, 12), (12, 3)]
+    assert found.edge[CITES].unique().numel() == 2
+
+
+def test_NeighborhoodSampler_adopted_from_a_smaller_graph(synthetic: Synthetic) -> None:
+    """A graph of new documents may count fewer nodes of a type than are reached from them."""
+    data = synthetic[0]
+    documents = data[DOCUMENT].test_mask.nonzero().view(-1)
+    sampler = NeighborhoodSampler(data, fan(data, 4, 3), data[DOCUMENT].train_mask)
+    new = cut_out(data, documents)
+    expected = sampler.adopt(new).sample(torch.arange(9))
+    for name in set(new.node_types) - {DOCUMENT}:
+        new[name].num_nodes = 1
+    found = sampler.adopt(new).sample(torch.arange(9))
+    for name, node in expected.node.items():
+        assert torch.equal(found.node[name], node), name
+        assert torch.equal(found.root[name], expected.root[name]), name
+
+
 # PyG and faults ------------------------------------------------------------------------------
 
 

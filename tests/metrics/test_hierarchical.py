@@ -220,3 +220,16 @@ def test_HierarchicalMeter_labels_outside_hierarchy_are_error() -> None:
     with pytest.raises(GraphError) as error:
         meter.update(*pack([[3]]), *pack([[0]]))
     assert str(error.value) == "Labels must lie in [0, 3), found 3 to 3."
+
+
+def test_ViolationMeter_reduce_keeps_fractions() -> None:
+    """The summed excess is rounded neither in the sum over processes nor in a state."""
+    scores = torch.tensor([[1.0, -1.0]])
+    meters = [ViolationMeter(Hierarchy(torch.tensor([[0], [1]]), 2)) for _ in range(2)]
+    meters[0].update(scores)
+    expected = float(scores[0, 0].sigmoid() - scores[0, 1].sigmoid())
+    meters[0].reduce(lambda values: 2 * values)
+    meters[1].add(meters[0].state())
+    for meter in meters:
+        assert (meter.num_pairs, meter.num_violations) == (2, 2)
+        assert meter.compute()["violation_size"] == pytest.approx(expected)

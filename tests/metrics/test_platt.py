@@ -238,3 +238,13 @@ def test_PlattSearch_scores_without_bound_are_in_the_last_bin() -> None:
     for one in found[1:]:
         assert torch.equal(one.scale, found[0].scale)
         assert torch.equal(one.shift, found[0].shift)
+
+
+def test_PlattSearch_lowest_bin_holds_its_lower_end() -> None:
+    """A score of just -8 is counted among all as it is among the gold ones."""
+    search = PlattSearch(1, 2)
+    search.update(
+        torch.tensor([[-8.0], [-8.01]]), torch.arange(3), torch.zeros(2).long(), torch.arange(2)
+    )
+    assert int(search._all.sum()) == int(search._gold.sum()) == 1
+    assert int(search._all[0, 0, 0]) == int(search._gold[0, 0, 0]) == 1

@@ -265,3 +265,11 @@ def test_find_stars_tests_must_agree() -> None:
     better, worse = (Comparison(sign * 0.1, 5, 0.001, p_holm=0.001) for sign in (1, -1))
     assert find_stars(better, better) == "**"
     assert find_stars(better, worse) == find_stars(better, None) == find_stars() == ""
+
+
+def test_DocumentBootstrap_resamples_just_as_far_count() -> None:
+    """Of two documents a half of the resamples is as far from the difference as 0 is."""
+    bootstrap = DocumentBootstrap(torch.tensor([[1.0, 0.0], [0.0, 0.0]]), num_resamples=4_000)
+    found = bootstrap.compare(0, 1)
+    assert found.difference == 0.5
+    assert found.p_value == pytest.approx(0.5, abs=0.03)

@@ -143,7 +143,7 @@ def test_SphericalTrainer_filter_positives_spares_anchors() -> None:
         assert bool(loss) != filtered
 
 
-def test_SphericalTrainer_filter_spares_own_positives_of_contexts(synthetic: Synthetic) -> None:
+def test_SphericalTrainer_filter_spares_positives_of_contexts(synthetic: Synthetic) -> None:
     """Contexts have no edges to filter by; a pair's own positive is no negative still."""
     config = SMALL.model_copy(update={"filter_positives": True})
     trainer = SphericalTrainer(synthetic[0], config)

@@ -1,5 +1,7 @@
 """Evaluation against naive loops, and the label prior."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -61,10 +63,44 @@ def test_evaluate_model_ranks_equal_scores_by_label_rank() -> None:
         assert found["P@1"] == pytest.approx(expected)
 
 
+class Modal(Constant):
+    """Scores by the fixed matrix in evaluation mode, and the other way round in training mode."""
+
+    def forward(self, batch):
+        return -super().forward(batch) if self.training else super().forward(batch)
+
+
+@pytest.mark.parametrize("mode", [True, False])
+def test_evaluate_model_is_in_evaluation_mode_and_back(mode: bool) -> None:
+    """Dropout is off while scores are computed; afterwards the mode is what it was."""
+    empty, ptr = torch.zeros(0, dtype=torch.int64), torch.arange(2)
+    batch = EgoBatch(
+        torch.arange(1), empty, empty, empty, torch.zeros_like(ptr), ptr, torch.tensor([1])
+    )
+    model = Modal(torch.tensor([[0.0, 1.0]])).train(mode)
+    assert evaluate_model(model, [batch], None)["P@1"] == 1
+    assert model.training == mode
+
+
+def test_evaluate_model_batches_of_others_do_not_count() -> None:
+    """A batch without a share is scored and counted by another process."""
+    empty, ptr = torch.zeros(0, dtype=torch.int64), torch.arange(2)
+    batches = [
+        EgoBatch(torch.tensor([one]), empty, empty, empty, torch.zeros_like(ptr), ptr, gold)
+        for one, gold in enumerate((torch.tensor([0]), torch.tensor([1])))
+    ]
+    batches[1] = replace(batches[1], share=0.0)
+    seen = []
+    observe = [lambda batch: seen.append(batch.document.tolist())]
+    model = Constant(torch.tensor([[1.0, 0.0], [1.0, 0.0]]))
+    assert evaluate_model(model, batches, None, observers=observe)["P@1"] == 1
+    assert seen == [[0]]
+
+
 def test_label_prior_ranks_by_training_frequency() -> None:
     """The most frequent labels for everybody, by hand."""
     count = torch.tensor([1, 9, 5])
-    ptr, index = torch.tensor([0, 1, 3]), torch.tensor([1, 0, 2])
+    ptr, index = torch.tensor([0, 1, 3, 4]), torch.tensor([1, 0, 2, 1])
     measures = label_prior(count, ptr, index)
-    assert measures["P@1"] == 0.5  # label 1 first: right for the first document only
-    assert measures["P@3"] == pytest.approx((1 / 3 + 2 / 3) / 2)
+    assert measures["P@1"] == pytest.approx(2 / 3)  # label 1 first: wrong for the second document
+    assert measures["P@3"] == pytest.approx((1 / 3 + 2 / 3 + 1 / 3) / 3)
