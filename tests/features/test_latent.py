@@ -65,6 +65,22 @@ def test_LatentTexts_round_trip(texts: list[str]) -> None:
     np.testing.assert_array_equal(again.embed(texts), model.embed(texts))
 
 
+def test_LatentTexts_vectors_do_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts that are embedded in blocks of two get the vectors that they get together."""
+    model = fit(TEXTS, 2)
+    expected = model.embed(TEXTS)
+    monkeypatch.setattr(latent_module, "_BLOCK", 2)
+    np.testing.assert_allclose(model.embed(TEXTS), expected, atol=1e-6)
+
+
+def test_LatentTexts_same_texts_same_components() -> None:
+    """The randomized decomposition does not depend on the global generator."""
+    words = np.random.default_rng(0).integers(0, 90, (200, 8)).tolist()
+    texts = [" ".join(f"w{one}" for one in row) for row in words]
+    first, second = fit(texts, 5), fit(texts, 5)
+    np.testing.assert_array_equal(first.components, second.components)
+
+
 def test_LatentTexts_fits_a_sample_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawn evenly: the first, the last, and between."""
     monkeypatch.setattr(latent_module, "MAX_TEXTS", 3)

@@ -15,6 +15,7 @@ from match_graph.config import FeatureSource
 from match_graph.datasets import Synthetic
 from match_graph.errors import CorpusError
 from match_graph.features import make_features, open_features
+from match_graph.features import table as table_module
 from match_graph.features.store import _Store, find_nodes
 from match_graph.features.table import make_table
 from match_graph.io import Reporter
@@ -29,9 +30,15 @@ def save(path: Path, values: np.ndarray, ids: Sequence[str] | None = None) -> Fe
 
 
 def test_open_features_follows_ids(
-    synthetic: Synthetic, ids: list[str], vectors: np.ndarray, tmp_path: Path, home: Path
+    synthetic: Synthetic,
+    ids: list[str],
+    vectors: np.ndarray,
+    tmp_path: Path,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Shuffled rows with their ids give the same bytes as rows in the order of the nodes."""
+    monkeypatch.setattr(table_module, "_BLOCK_BYTES", 4 * vectors.shape[1] * 7)  # 7 rows
     order = np.random.default_rng(1).permutation(len(ids))
     plain = open_features(save(tmp_path / "x.npy", vectors), synthetic, "document")
     shuffled = save(tmp_path / "y.npy", vectors[order], [ids[row] for row in order])

@@ -12,7 +12,14 @@ from torch.nn.functional import normalize
 from match_graph.config import FeatureSource
 from match_graph.datasets import CorpusDataset, Synthetic, from_frames, open_dataset
 from match_graph.errors import CheckpointError, CorpusError
-from match_graph.features import VECTORS, TextEmbedder, open_features, read_text_vectors
+from match_graph.features import (
+    VECTORS,
+    LatentTexts,
+    TextEmbedder,
+    open_features,
+    read_text_vectors,
+)
+from match_graph.features import table as table_module
 from match_graph.features.neighbors import link_documents
 from match_graph.features.texts import list_texts
 from match_graph.features.vectors import assign_runs, make_text_vectors
@@ -21,9 +28,12 @@ from match_graph.typing import DOCUMENT, MASKS
 PINA = FeatureSource(latent=8, neighbors=3)
 
 
-def test_open_features_of_neighbours_as_of_new_documents(synthetic: Synthetic, home: Path) -> None:
+def test_open_features_of_neighbours_as_of_new_documents(
+    synthetic: Synthetic, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Valid and test documents have what their texts get anew; of training documents the half of
     neighbours is predicted without them, so that it differs."""
+    monkeypatch.setattr(table_module, "_BLOCK_BYTES", 4 * 16 * 70)  # 70 documents
     found = open_features(PINA, synthetic, DOCUMENT)
     assert found.x.dtype == torch.float16
     assert found.x.shape == (synthetic.graph.num_nodes(DOCUMENT), 16)
@@ -38,6 +48,20 @@ def test_open_features_of_neighbours_as_of_new_documents(synthetic: Synthetic, h
     has_words = torch.tensor([bool(text) for text in texts])
     length = found.x[has_words].float().norm(dim=1).square()
     torch.testing.assert_close(length, torch.full_like(length, 2.0), atol=1e-2, rtol=0)
+
+
+def test_open_features_latent_space_is_of_training_documents(
+    synthetic: Synthetic, home: Path
+) -> None:
+    """Words and their frequencies are those of the training documents alone."""
+    path = open_features(FeatureSource(latent=8), synthetic, DOCUMENT).path
+    own = read_text_vectors(path.with_name(VECTORS), None).own
+    texts = list_texts(synthetic, DOCUMENT, ["text"])
+    train = [texts[one] for one in synthetic.documents(MASKS["train"]).tolist()]
+    expected = LatentTexts.fit(train, 8, synthetic.tokenizer)
+    assert isinstance(own, LatentTexts)
+    assert own.words == expected.words
+    assert np.array_equal(own.idf, expected.idf)
 
 
 def test_open_features_of_neighbours_by_a_slow_version(synthetic: Synthetic, home: Path) -> None:

@@ -455,7 +455,7 @@ def test_LengthBucketSampler_batches_change_company_between() -> None:
     assert first.isdisjoint({frozenset(batch) for batch in sampler})
 
 
-def test_LengthBucketSampler_process_without_items_takes_the_first() -> None:
+def test_LengthBucketSampler_process_without_items_takes_first() -> None:
     """All processes have as many batches; what one takes twice has a share of 0."""
     lengths, parts, shares = torch.ones(5, dtype=torch.int64), [], []
     for rank in range(3):

@@ -395,7 +395,7 @@ def test_NeighborhoodSampler_adopted_with_unknown_neighbours(toy_graph: BuiltGra
     assert draw.node[DOCUMENT][draw.root[DOCUMENT] == 0].tolist() == [12, *writers]
 
 
-def test_NeighborhoodSampler_adopted_edges_of_both_directions_stay(toy_graph: BuiltGraph) -> None:
+def test_NeighborhoodSampler_adopted_edges_both_ways_stay(toy_graph: BuiltGraph) -> None:
     """A new document that cites one and is cited by another has both edges."""
     new = HeteroData()
     new[DOCUMENT].num_nodes = 1

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -353,3 +354,18 @@ def test_train_model_places_labels_withheld_from_training(make_run, tmp_path: Pa
     without = area_under_curve(torch.where(is_withheld, 0.0, given), tmp_path / "without")
     found = area_under_curve(given, tmp_path / "with")
     assert found > without + 0.1
+
+
+@pytest.mark.parametrize(("max_norm", "factor"), [(2.5, 0.5), (10.0, 1.0)])
+def test_clip_gradients_shrinks_and_never_enlarges(max_norm: float, factor: float) -> None:
+    """Gradients of parameters and of rows by their common norm, 5, as torch clips them."""
+    weight = torch.nn.Parameter(torch.zeros(2))
+    weight.grad, of_rows = torch.tensor([3.0, 0.0]), torch.tensor([[0.0, 4.0]])
+    learner = SimpleNamespace(
+        tables={},
+        optimizer=torch.optim.SGD([weight], lr=1.0),
+        model=SimpleNamespace(embedding=SimpleNamespace(shard=None)),
+    )
+    loop_module.clip_gradients(learner, max_norm, of_rows)
+    assert weight.grad.tolist() == pytest.approx([3 * factor, 0])
+    assert of_rows.tolist() == [pytest.approx([0, 4 * factor])]
