@@ -36,6 +36,9 @@ UNICODE_PATTERN = (
     rf"(?V1){_BASE}(?:[{_BASE}\p{{M}}+#.\-]*[{_BASE}\p{{M}}+#])?"
     rf"|[[\p{{L}}\p{{N}}]&&{_UNSPACED}]\p{{M}}*"
 )
+#: More marks in a row than any language has, the limit of UAX #15; those of halfwidth Katakana are
+#: letters before NFKC. They are sorted by it, which takes the square of their number.
+_MANY_MARKS = r"([\p{M}\uff9e\uff9f]{30})[\p{M}\uff9e\uff9f]+"
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
@@ -279,9 +282,9 @@ def split_words(text: str, tokenizer: Tokenizer = "regex") -> list[str]:
         text: Text, may be empty.
         tokenizer: Text tokenization: "regex" lower-cases and finds what `WORD_PATTERN` matches.
             "unicode" brings the text into the form NFKC, lower-cases it, leaves out invisible
-            signs such as soft hyphens, and finds what `UNICODE_PATTERN` matches: in ASCII the same
-            words. "whitespace" takes the text as tokenised already and splits at white space,
-            keeping case.
+            signs such as soft hyphens and marks after the 30th on one letter, and finds what
+            `UNICODE_PATTERN` matches: in ASCII the same words. "whitespace" takes the text as
+            tokenised already and splits at white space, keeping case.
     """
     if tokenizer == "whitespace":
         return text.split()
@@ -290,7 +293,8 @@ def split_words(text: str, tokenizer: Tokenizer = "regex") -> list[str]:
     import regex
 
     visible = regex.sub(r"\p{Cf}", "", text.replace("\u200b", " "))
-    lowered = normalize("NFKC", normalize("NFKC", visible).lower())
+    sparse = regex.sub(_MANY_MARKS, r"\1", visible)
+    lowered = normalize("NFKC", normalize("NFKC", sparse).lower())
     return regex.findall(UNICODE_PATTERN, lowered)
 
 

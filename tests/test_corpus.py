@@ -668,6 +668,14 @@ def test_split_words_unicode_on_examples(text: str, words: list[str]) -> None:
     assert split_words(text, "unicode") == words
 
 
+@pytest.mark.parametrize("marks", ["\u0301\u0316", "\u0301\uff9e", "\u0301\u00ad\u0316"])
+def test_split_words_unicode_of_thousands_of_marks(marks: str) -> None:
+    """NFKC takes the square of their number to sort them; the first 30 stay."""
+    limit = normalize("NFKC", "x" + marks.replace("\u00ad", "") * 15)
+    assert split_words(f"x{marks * 5_000} y", "unicode") == [limit, "y"]
+    assert split_words(f"{limit} y", "unicode") == [limit, "y"]
+
+
 @pytest.mark.parametrize(
     ("texts", "num_words", "warning"),
     [
