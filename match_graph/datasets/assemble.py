@@ -25,7 +25,7 @@ from match_graph.io.partition import BLOCK_BYTES, Partition
 from match_graph.io.source import Sources, Track, open_sources
 
 #: Counts the changes of what a fragment holds.
-_FORMAT = 2
+_FORMAT = 3
 
 
 @dataclass(frozen=True)

@@ -306,7 +306,7 @@ def test_assemble_later_versions_as_in_memory(tmp_path: Path) -> None:
 def test_assemble_killed_build_resumes(
     sample: Sample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was read is not read again; a fragment of another partition is."""
+    """What was read is not read again; a fragment of another partition or format is."""
     WRITERS["custom json"](sample, tmp_path)
     reader, read = READERS["custom json"](tmp_path), module._read_fragment
     seen: list[int] = []
@@ -324,10 +324,14 @@ def test_assemble_killed_build_resumes(
     assert sorted(path.name for path in room.iterdir()) == ["000000", "000001", "000002", "work"]
     about = room / "000001" / "fragment.json"
     about.write_text(about.read_text().replace('"kind": "documents"', '"kind": "works"'))
+    earlier = json.loads((room / "000002" / "fragment.json").read_text())
+    earlier["partition"]["format"] = 2  # which had no tokenizer
+    del earlier["tokenizer"]
+    (room / "000002" / "fragment.json").write_text(json.dumps(earlier))
     expected = build_in_memory(tmp_path / "memory", reader)
     assert_same(build(tmp_path / "it", reader), expected)
     again = seen[4:]
-    assert again[:2] == [seen[1], seen[3]]
+    assert again[:3] == [seen[1], seen[2], seen[3]]
     assert len(again) == len(set(again)) > 5
     assert not room.exists()
 
