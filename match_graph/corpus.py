@@ -50,7 +50,7 @@ _SHOWN_LABELS = 3
 _MANY_WORDLESS = 0.05
 #: Share of the characters from which letters that no word can have are told: some 2 % of German.
 _MANY_FOREIGN = 0.01
-_find_foreign = re.compile(r"[^\W\d_a-zA-Z]").findall
+_find_foreign = re.compile(r"[^\W\d_a-zA-Z]+").findall
 
 
 class TableLayout(StrictModel):
@@ -187,7 +187,8 @@ class Corpus:
         if "text" not in self.documents:
             return Counter()
         num_words = np.bincount(self.edges[WORD]["document"], minlength=self.num_documents)
-        return count_texts(self.documents["text"].tolist(), num_words, self.tokenizer)
+        texts = self.documents["text"].fillna("").tolist()  # a corpus made by hand may lack some
+        return count_texts(texts, num_words, self.tokenizer)
 
 
 def describe_oddities(
@@ -248,7 +249,9 @@ def count_texts(texts: Sequence[str], num_words: Array, tokenizer: Tokenizer) ->
         return Counter()
     return Counter(
         wordless=sum(bool(texts[one].strip()) for one in np.flatnonzero(num_words == 0).tolist()),
-        foreign=sum(len(_find_foreign(text)) for text in texts if not text.isascii()),
+        foreign=sum(
+            len(run) for text in texts if not text.isascii() for run in _find_foreign(text)
+        ),
         characters=sum(map(len, texts)),
     )
 

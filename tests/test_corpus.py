@@ -1,5 +1,6 @@
 """Corpora: validation of their tables, and the builder that readers call."""
 
+from dataclasses import replace
 from typing import Any, get_args
 from unicodedata import normalize
 
@@ -666,6 +667,17 @@ def test_split_words_unicode_does_not_see_the_form(text: str) -> None:
 def test_split_words_unicode_on_examples(text: str, words: list[str]) -> None:
     """Case, ligatures, widths and invisible signs go, marks stay, blanks of width 0 divide."""
     assert split_words(text, "unicode") == words
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), pd.NA])
+def test_Corpus_find_oddities_of_missing_texts(toy: Corpus, missing: Any) -> None:
+    """A document without a text counts as one whose text is empty."""
+    texts = pd.Series(["слово"] * toy.num_documents, dtype=object)
+    texts[0] = missing
+    with_gap = replace(toy, documents=toy.documents.assign(text=texts))
+    empty = replace(toy, documents=toy.documents.assign(text=texts.fillna("")))
+    assert with_gap.find_oddities() == empty.find_oddities()
+    assert "letters beyond ASCII" in with_gap.find_oddities()[-1]
 
 
 @pytest.mark.parametrize("marks", ["\u0301\u0316", "\u0301\uff9e", "\u0301\u00ad\u0316"])
