@@ -66,15 +66,10 @@ def find_roles(
             f"drop must name node and edge types of the graph, found {unknown}; it has "
             f"{data.node_types} and {data.edge_types}."
         )
+    drop = [*drop, *_list_reverses(data, drop, hierarchy)]
     types = [one for one in data.node_types if one not in drop]
-    edge_types = [
-        one
-        for one in data.edge_types
-        if {one[0], one[2]} <= {*types} and one not in drop
-        if _is_type(hierarchy, one)
-        or (forward := _find_forward(one)) not in drop
-        or not _are_turned(data, forward, one)
-    ]
+    edge_types = [one for one in data.edge_types if one not in drop]
+    edge_types = [one for one in edge_types if {one[0], one[2]} <= {*types}]
     document = _find_document(data, types, document)
     labels = _find_labels(data, types, document, labels)
     ids = read_names(names, dict.fromkeys([*data.node_types, labels]), faults)
@@ -193,6 +188,18 @@ def _sort_edges(
             f"but {shown}{more} have no place in a corpus; leave them out by drop=[...]."
         )
     return faults
+
+
+def _list_reverses(
+    data: HeteroData, edge_types: Collection[str | EdgeType], hierarchy: Any
+) -> list[EdgeType]:
+    """Edge types that are the reverses of some, as of PyG's `ToUndirected`, but the hierarchy."""
+    return [
+        one
+        for one in data.edge_types
+        if (forward := _find_forward(one)) in edge_types and forward != one
+        if not _is_type(hierarchy, one) and _are_turned(data, forward, one)
+    ]
 
 
 def _find_reverses(
