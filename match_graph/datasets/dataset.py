@@ -27,7 +27,7 @@ from match_graph.datasets.built import (
     transform_graph,
     write_build,
 )
-from match_graph.datasets.direction import describe_reversal
+from match_graph.datasets.direction import describe_reversal, measure_closure
 from match_graph.datasets.json_documents import list_json
 from match_graph.datasets.options import Card
 from match_graph.datasets.partitions import PartitionReader
@@ -331,8 +331,7 @@ class CorpusDataset(InMemoryDataset):
     def closed_share(self) -> float:
         """P(parent | child) of training documents, mean over edges of their labels; 1 without."""
         count = self.targets.count(self.documents(MASKS["train"]))
-        share = self._parent_given_child[count[self.hierarchy.edge_index[0]] > 0]
-        return float(share.mean()) if len(share) else 1.0
+        return measure_closure(self.hierarchy, self._parent_given_child, count)
 
     def token_space(self, min_count: int = 2, min_word_count: int = 2) -> TokenSpace:
         """Tokens that an encoder embeds; arguments as for `TokenSpace.from_data`."""

@@ -1,4 +1,4 @@
-"""Direction of a label hierarchy, as the gold labels of training documents show it."""
+"""Whether a label hierarchy is closed or reversed, as gold labels of training documents show it."""
 
 from collections.abc import Callable
 
@@ -12,6 +12,18 @@ from match_graph.typing import LABEL
 _LIKELY = 0.5
 #: How many times the mean P(parent | child) it is at least.
 _TIMES = 2.0
+
+
+def measure_closure(hierarchy: Hierarchy, parent_given_child: Tensor, train_count: Tensor) -> float:
+    """P(parent | child), mean over the edges whose child is on a document; 1 where none is.
+
+    Args:
+        hierarchy: Label hierarchy of L labels and E edges.
+        parent_given_child: P(parent | child) of training documents, [E].
+        train_count: Training documents of each label, [L].
+    """
+    share = parent_given_child[train_count[hierarchy.edge_index[0]] > 0]
+    return float(share.mean()) if len(share) else 1.0
 
 
 def describe_reversal(

@@ -1,8 +1,13 @@
-"""Hierarchies whose parents look like children."""
+"""Hierarchies that are closed upwards, and those whose parents look like children."""
 
 from pathlib import Path
 
+import pytest
+import torch
+
 from match_graph.datasets import open_dataset
+from match_graph.datasets.direction import measure_closure
+from match_graph.graph import Hierarchy
 from match_graph.testing import write_match_folder
 
 LABELS = [["top", leaf] for leaf in "abcd"] * 3
@@ -16,6 +21,14 @@ def find_warnings(folder: Path, taxonomy: list[str]) -> list[str]:
     splits = {"train": DOCUMENTS[:8], "valid": DOCUMENTS[8:10], "test": DOCUMENTS[10:]}
     write_match_folder(folder, splits, taxonomy, [])
     return open_dataset(folder, root=folder / "root").warnings
+
+
+def test_measure_closure_leaves_out_labels_without_documents() -> None:
+    """Of three edges one has a child that no document carries; without any all are closed."""
+    hierarchy = Hierarchy(torch.tensor([[1, 2, 3], [0, 0, 1]]), 4)
+    share = torch.tensor([0.5, 0.25, 1.0])
+    assert measure_closure(hierarchy, share, torch.tensor([9, 4, 4, 0])) == pytest.approx(0.375)
+    assert measure_closure(hierarchy, share, torch.zeros(4, dtype=torch.int64)) == 1
 
 
 def test_describe_reversal_lines_with_the_child_first(tmp_path: Path) -> None:
