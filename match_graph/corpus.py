@@ -234,7 +234,9 @@ def describe_oddities(
 
 
 def count_texts(texts: Sequence[str], num_words: Array, tokenizer: Tokenizer) -> Counter[str]:
-    """What the tokenizer "regex" cannot read, in counts that add up over parts of a corpus.
+    """Counts texts without a word and letters beyond ASCII, for `describe_texts`.
+
+    Counts of the parts of a corpus add up to its own.
 
     Args:
         texts: Raw texts.

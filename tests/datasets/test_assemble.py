@@ -306,7 +306,7 @@ def test_assemble_later_versions_as_in_memory(tmp_path: Path) -> None:
 def test_assemble_killed_build_resumes(
     sample: Sample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was read is not read again; a fragment of another partition or format is."""
+    """Fragments of a killed build are kept, those of another partition or format read again."""
     WRITERS["custom json"](sample, tmp_path)
     reader, read = READERS["custom json"](tmp_path), module._read_fragment
     seen: list[int] = []

@@ -268,7 +268,7 @@ def test_find_stars_tests_must_agree() -> None:
 
 
 def test_DocumentBootstrap_resamples_just_as_far_count() -> None:
-    """Of two documents a half of the resamples is as far from the difference as 0 is."""
+    """The p-value counts resamples whose difference is exactly as large: half of two documents'."""
     bootstrap = DocumentBootstrap(torch.tensor([[1.0, 0.0], [0.0, 0.0]]), num_resamples=4_000)
     found = bootstrap.compare(0, 1)
     assert found.difference == 0.5
