@@ -28,14 +28,13 @@ from match_graph.io.run_folder import SHARES
 from match_graph.metrics import Blend, PlattScaling
 from match_graph.metrics.ranking import Chosen, choose_labels
 from match_graph.nn import MatchModel
-from match_graph.nn.coherent import CoherentOutput
 from match_graph.openmp import open_threads
 from match_graph.predict.documents import OwnColumns, Warn, check_counts, name_documents
 from match_graph.predict.hub import HubMixin
 from match_graph.predict.share import open_settings
-from match_graph.runs.blend import BlendedModel, load_linear
-from match_graph.runs.calibration import CalibratedModel
+from match_graph.runs.blend import load_linear
 from match_graph.runs.features import KnownFeatures, read_features
+from match_graph.runs.finish import compose_model
 from match_graph.runs.folder import verify_run_folder
 from match_graph.runs.known_graph import KnownGraph, read_known_graph
 from match_graph.runs.readers import read_blend, read_calibration, read_thresholds
@@ -117,14 +116,9 @@ class Classifier(HubMixin):
                 temporal=config.data.temporal,
             )
         self.network = model if isinstance(model, MatchModel) else None
-        self.model: nn.Module = fabric.setup_module(model.eval())
-        if linear is not None and blend is not None:
-            self.model = BlendedModel(self.model, linear, blend).eval()
-        if calibration is not None and calibration.width:
-            self.model = CalibratedModel(self.model, calibration).eval()
-        if hierarchy is not None:
-            coherent = CoherentOutput(hierarchy).to(fabric.device)
-            self.model = nn.Sequential(self.model, coherent).eval()
+        self.model = compose_model(
+            fabric.setup_module(model), fabric.device, linear, blend, calibration, hierarchy
+        ).eval()
         labels = vocabulary.labels
         names = labels["name"] if "name" in labels else labels["id"]
         self._labels = [

@@ -2,6 +2,7 @@
 
 from functools import cached_property, partial
 
+import torch
 from torch import Tensor, nn
 
 from match_graph.baselines import TfidfLinear
@@ -34,11 +35,40 @@ from match_graph.typing import DOCUMENT, MASKS
 _MIN_DOCUMENTS, _FOLDS = 1000, 5
 
 
+def compose_model(
+    model: nn.Module,
+    device: torch.device,
+    linear: TfidfLinear | None = None,
+    blend: Blend | None = None,
+    calibration: PlattScaling | None = None,
+    hierarchy: Hierarchy | None = None,
+    fold: Tensor | None = None,
+) -> nn.Module:
+    """A trained model with the parts of a prediction behind it: blend, calibration, coherence.
+
+    Args:
+        model: Model that maps an `EgoBatch` to logits [B, L], on its device.
+        device: Device of the model.
+        linear: Linear classifier beside the model.
+        blend: Shares of the model and the linear classifier; None without a blend.
+        calibration: Calibration of the logits; None without one.
+        hierarchy: Label hierarchy, where the output is coherent.
+        fold: Fold of each document, [documents], as for `BlendedModel` and `CalibratedModel`.
+    """
+    if linear is not None and blend is not None:
+        model = BlendedModel(model, linear, blend, fold)
+    if calibration is not None and calibration.width:
+        model = CalibratedModel(model, calibration, fold)
+    if hierarchy is not None:
+        model = nn.Sequential(model, CoherentOutput(hierarchy).to(device))
+    return model
+
+
 class RunFinish(RunInputs):
-    """Run folder whose trained model is finished; `finish_model` fits what is missing."""
+    """Run whose trained model is blended and calibrated as its settings say."""
 
     def finish_model(self, model: nn.Module, held_out: bool = False) -> nn.Module:
-        """Model with blended, calibrated and coherent logits, as predictions have them.
+        """Model with blended, calibrated and coherent logits; fits what is missing of it.
 
         Args:
             model: Model from `load_model`, on the run's device.
@@ -46,27 +76,22 @@ class RunFinish(RunInputs):
                 (cross-fitting). The folds' calibrations are of logits that are blended by the share
                 of all documents, one number, which is in steps of .1.
         """
-        folds = self._valid_folds() if held_out else None
+        linear = blend = calibration = None
+        device = self.fabric.device
         if self.config.model.blend:
             with self.record.timed("blend"):
                 blend = read_blend(self.folder) if self._all_see(SHARES) else self._blend(model)
-            assert blend is not None
-            model = BlendedModel(model, self._linear, blend)
-        calibration = None
+            linear = self._linear
         if self.is_calibrated:
             with self.record.timed("calibrate"):
                 if self._all_see(CALIBRATION):
                     calibration = read_calibration(self.folder, self.dataset.num_labels)
                 else:
-                    calibration = self._calibrate(model)
-        if isinstance(model, BlendedModel):
-            model.fold = folds  # after the calibration, which is of the blend by all documents
-        if calibration is not None and calibration.width:
-            model = CalibratedModel(model, calibration, folds)
-        if self.config.model.coherent:
-            coherent = CoherentOutput(self.dataset.hierarchy).to(self.fabric.device)
-            model = nn.Sequential(model, coherent)
-        return model
+                    blended = compose_model(model, device, linear, blend)
+                    calibration = self._calibrate(blended)
+        hierarchy = self.dataset.hierarchy if self.config.model.coherent else None
+        fold = self._valid_folds() if held_out else None
+        return compose_model(model, device, linear, blend, calibration, hierarchy, fold)
 
     @property
     def is_calibrated(self) -> bool:
