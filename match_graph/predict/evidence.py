@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from match_graph.baselines import TfidfLinear
 from match_graph.graph import EgoBatch
 from match_graph.nn.attention import record_attention
 from match_graph.predict.case_study import Evidence, WordEvidence
@@ -30,6 +29,32 @@ class Item:
     field: str
     name: str
     place: int
+
+
+@dataclass(frozen=True)
+class LinearEvidence:
+    """What a linear classifier adds to the logits of K labels, token by token.
+
+    Exact, but for scaled scores below -8, where the calibration fades.
+
+    Args:
+        items: What each metadata token adds, [M, K]; nothing for those read as [UNK]. None where
+            the classifier reads words alone.
+        words: Distinct words.
+        of_words: What each distinct word adds, [W, K].
+    """
+
+    items: Tensor | None
+    words: list[str]
+    of_words: Tensor
+
+    def largest_words(self, place: int, number: int) -> list[WordEvidence]:
+        """Words with the largest positive contributions to a label."""
+        values = self.of_words[:, place].tolist()
+        pairs = sorted(zip(values, self.words, strict=True), key=lambda pair: (-pair[0], pair[1]))
+        return [
+            WordEvidence(word=word, linear=value) for value, word in pairs[:number] if value > 0
+        ]
 
 
 class DocumentEvidence:
@@ -117,13 +142,25 @@ class DocumentEvidence:
         places += network.embedding.document is not None  # whose token comes before these
         return last.share.cpu()[last.num_queries + places]
 
-    def weigh_linear(self, labels: Tensor) -> "LinearEvidence | None":
-        """What the linear classifier adds to calibrated logits, [K]; None without one."""
+    def weigh_linear(self, labels: Tensor) -> LinearEvidence | None:
+        """What the linear classifier adds to calibrated logits of labels [K]; None without one."""
         linear, blend = self.classifier.linear, self.classifier.blend
+        calibration = self.classifier.calibration
         if linear is None:
             return None
-        share = 1.0 if blend is None else 1 - blend.share
-        return LinearEvidence.from_batch(self, linear, share, labels)
+        token, added = linear.contributions(self.batch, labels)
+        added = added if blend is None else (1 - blend.share) * added
+        if calibration is not None:
+            added = added * calibration.scale[labels]
+        of_token = torch.zeros(self.space.num_tokens, len(labels)).index_copy_(0, token, added)
+        token_id = self.batch.token_id
+        items = None
+        if linear.config.metadata:
+            items = of_token[token_id[[item.place for item in self.items]]]
+        is_word = self.batch.field == self.space.field_index(WORD)
+        first = dict(zip(token_id[is_word].tolist()[::-1], self.words()[::-1], strict=True))
+        rows = torch.tensor(list(first), dtype=torch.int64)
+        return LinearEvidence(items, list(first.values()), of_token[rows])
 
     def words(self) -> list[str]:
         """Words that were read, in order."""
@@ -143,51 +180,6 @@ class DocumentEvidence:
             pairs = zip(names, places.tolist(), strict=False)
             items += [Item(field, name, place) for name, place in pairs]
         return items
-
-
-@dataclass(frozen=True)
-class LinearEvidence:
-    """What a linear classifier adds to the logits of K labels, token by token.
-
-    Exact, but for scaled scores below -8, where the calibration fades.
-
-    Args:
-        items: What each metadata token adds, [M, K]; nothing for those read as [UNK]. None where
-            the classifier reads words alone.
-        words: Distinct words.
-        of_words: What each distinct word adds, [W, K].
-    """
-
-    items: Tensor | None
-    words: list[str]
-    of_words: Tensor
-
-    @classmethod
-    def from_batch(
-        cls, document: DocumentEvidence, linear: TfidfLinear, share: float, labels: Tensor
-    ) -> "LinearEvidence":
-        """What a document's tokens add to ``labels`` [K], by the classifier's share in a blend."""
-        token, added = linear.contributions(document.batch, labels)
-        added = share * added
-        if document.classifier.calibration is not None:
-            added = added * document.classifier.calibration.scale[labels]
-        of_token = torch.zeros(document.space.num_tokens, len(labels)).index_copy_(0, token, added)
-        token_id = document.batch.token_id
-        items = None
-        if linear.config.metadata:
-            items = of_token[token_id[[item.place for item in document.items]]]
-        is_word = document.batch.field == document.space.field_index(WORD)
-        first = dict(zip(token_id[is_word].tolist()[::-1], document.words()[::-1], strict=True))
-        rows = torch.tensor(list(first), dtype=torch.int64)
-        return cls(items, list(first.values()), of_token[rows])
-
-    def largest_words(self, place: int, number: int) -> list[WordEvidence]:
-        """Words with the largest positive contributions to a label."""
-        values = self.of_words[:, place].tolist()
-        pairs = sorted(zip(values, self.words, strict=True), key=lambda pair: (-pair[0], pair[1]))
-        return [
-            WordEvidence(word=word, linear=value) for value, word in pairs[:number] if value > 0
-        ]
 
 
 def leave_out(document: ReadDocument, item: Item) -> ReadDocument:
