@@ -230,18 +230,10 @@ def _list_parents(above: Any) -> Iterable[Any]:
     return above if isinstance(above, list | tuple | set | frozenset) else (above,)
 
 
-def _is_multi_hot(cells: Iterable[Any]) -> bool:
+def _is_multi_hot(lists: Sequence[Sequence[Any]]) -> bool:
     """True if label lists are rows of a multi-hot matrix, not lists of label ids.
 
     They are if all hold 0 and 1 alone and one holds a value twice, which a list of ids does not.
-
-    Args:
-        cells: Cells of a column of labels; those that are no list are not looked at.
     """
-    lists = (cell for cell in cells if isinstance(cell, list))
-    repeated = False
-    for labels in lists:
-        if not all(isinstance(one, int | float | np.number) and one in (0, 1) for one in labels):
-            return False
-        repeated |= len(labels) > len({*labels})
-    return repeated
+    is_binary = all(one in (0, 1) for labels in lists for one in labels)
+    return is_binary and any(len(labels) > len({*labels}) for labels in lists)
