@@ -80,7 +80,7 @@ def build(
     from match_graph.runs.features import join_features
 
     reporter, config = Reporter(quiet), data.load()
-    built = data.open_dataset(dataset, reporter)
+    built = data.open_dataset(dataset, config, reporter)
     check_drop_fields(config, built.graph)  # this and the next refuse as a run does
     join_features(built, config.data.features, data.root, reporter)
     for line in built.warnings:

@@ -131,11 +131,13 @@ class Settings(LimitedWorkers):
         """Resolved settings."""
         return load_config(self.config, self.settings)
 
-    def open_dataset(self, name: str, reporter: Reporter, **options: Any) -> "CorpusDataset":
+    def open_dataset(
+        self, name: str, config: Config, reporter: Reporter, **options: Any
+    ) -> "CorpusDataset":
         """Data set by the settings of its section; ``options`` are below them."""
         from match_graph.datasets import open_dataset
 
-        options |= self.load().data.dataset_options()
+        options |= config.data.dataset_options()
         options |= {"track": reporter.track, "cluster": self.find_cluster(reporter)}
         return open_dataset(name, root=self.root, **options)
 
@@ -176,7 +178,6 @@ class Start(Settings):
 
     def start(self) -> "Run":
         """Run with settings from file, options and command line."""
-        from match_graph.datasets import open_dataset
         from match_graph.runs import start_run
         from match_graph.runs.configure import load_preset_config
         from match_graph.training.models import find_model
@@ -184,10 +185,8 @@ class Start(Settings):
         resolved = load_preset_config(self.config, self.name_settings(), self.preset)
         find_model(resolved).check_used()
         reporter = Reporter(self.quiet)
-        if (cluster := self.find_cluster(reporter)) is not None:
-            options = resolved.data.dataset_options()
-            tracked = {"track": reporter.track, "cluster": cluster}
-            open_dataset(self.dataset, root=self.root, **tracked, **options)
+        if self.find_cluster(reporter) is not None:  # built by it, and found by the run
+            self.open_dataset(self.dataset, resolved, reporter)
         return start_run(self.dataset, resolved, self.out, self.root, self.overwrite, reporter)
 
 

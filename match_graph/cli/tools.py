@@ -79,7 +79,8 @@ def speed(
             )
         dataset = "synthetic"  # not measured, and not downloaded either
     name, options = SPEED_SIZES[size] if dataset is None else (dataset, {})
-    resolved, built = data.load(), data.open_dataset(name, Reporter(quiet=True), **options)
+    resolved = data.load()
+    built = data.open_dataset(name, resolved, Reporter(quiet=True), **options)
     device = choose_device(resolved.train.accelerator)
     if curve is not None:
         write_time_to_quality(curve, stage, built, resolved, seconds, device, echo)
@@ -123,7 +124,7 @@ def export(
     resolved, reporter = data.load(), Reporter(quiet)
     find_target(to)  # before a data set is built
     options = parse_options(features=features, include_labels=include_labels, text=text)
-    built = data.open_dataset(dataset, reporter)
+    built = data.open_dataset(dataset, resolved, reporter)
     echo(export_dataset(built, to, out, options, run_folder, resolved, overwrite, reporter))
 
 
