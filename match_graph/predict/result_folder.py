@@ -79,15 +79,14 @@ class ResultFolder:
         """
         self._check_ours()
         self.folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self.folder / LOCK)
         try:
-            lock.acquire(timeout=0)
+            held = FileLock(self.folder / LOCK).acquire(timeout=0)
         except Timeout as error:
             raise ExportError(
                 f"One process at a time may write results, but '{self.folder}' is in use by "
                 f"another; wait until it ends, or choose another folder with --output."
             ) from error
-        try:
+        with held:
             self._read(set(names))
             remove_leftovers(self.folder)
             self.parts.mkdir(exist_ok=True)
@@ -96,8 +95,6 @@ class ResultFolder:
             finally:
                 self._list()
             shutil.rmtree(self.parts)
-        finally:
-            lock.release()
 
     def _check_ours(self) -> None:
         if self.folder.exists() and not self.folder.is_dir():

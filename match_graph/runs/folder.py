@@ -101,9 +101,8 @@ def in_use(folder: Path) -> Iterator[None]:
     Raises:
         CheckpointError: Another process changes it.
     """
-    lock = FileLock(folder / LOCK)
     try:
-        lock.acquire(timeout=0)
+        held = FileLock(folder / LOCK).acquire(timeout=0)
     except Timeout as error:
         process = (folder / LOCK).read_text(encoding="utf-8", errors="replace")[:20].strip()
         raise CheckpointError(
@@ -111,11 +110,9 @@ def in_use(folder: Path) -> Iterator[None]:
             f"{process if process.isdecimal() else 'unknown'}; wait until it ends, or choose "
             f"another folder with --out."
         ) from error
-    try:
+    with held:
         (folder / LOCK).write_text(f"{os.getpid()}\n", encoding="utf-8")
         yield
-    finally:
-        lock.release()
 
 
 def check_own_code(folder: Path, config: Config, given: Mapping[str, str | None]) -> None:
