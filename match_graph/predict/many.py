@@ -143,21 +143,18 @@ def evaluate_files(
                 f"{total.unknown.total():,} of {int(total.counts[2]):,} gold labels cannot be "
                 f"found and count as missed: {_name(names)}"
             )
-        content = describe_sums(total)
-        text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+        text = json.dumps(_describe_sums(total), indent=2, ensure_ascii=False) + "\n"
         source = {"sums": [path.name for path in job.results]}
-        job.folder.finish(METRICS, source, [], lambda _, place: _write(place, text))
+        job.folder.finish(
+            METRICS, source, [], lambda _, place: place.write_text(text, encoding="utf-8")
+        )
 
     job.run(write, METRICS)
     content = parse_json(read_bytes(Path(target) / METRICS))
     return {name: float(value) for name, value in content["measures"].items()}
 
 
-def _write(place: Path, text: str) -> None:
-    place.write_text(text, encoding="utf-8")
-
-
-def describe_sums(sums: LabelSums) -> dict[str, Any]:
+def _describe_sums(sums: LabelSums) -> dict[str, Any]:
     """Content of ``metrics.json``: measures, and the documents and labels that they are of.
 
     ``empty`` is the treatment of documents without gold labels, see `RankingMeter`.

@@ -114,7 +114,8 @@ class ResultFolder:
         """Reads what is finished; without it there is nothing."""
         path = self.folder / SOURCES
         if not path.exists():
-            return self._list()
+            self._list()
+            return
         try:
             content = parse_json(read_bytes(path))
             if content["format"] != FORMAT_VERSION:
@@ -137,7 +138,6 @@ class ResultFolder:
             )
         else:
             self._superseded = {*sources}
-        return None
 
     def is_finished(self, name: str, source: Mapping[str, Any]) -> bool:
         """Whether a result is there, made from the same, as it was written."""
@@ -157,7 +157,7 @@ class ResultFolder:
         name: str,
         source: Mapping[str, Any],
         parts: Sequence[Path],
-        join: Callable[[Sequence[Path], Path], None],
+        join: Callable[[Sequence[Path], Path], object],
     ) -> None:
         """Joins parts to a result; they are deleted when it is listed as finished.
 
