@@ -10,18 +10,14 @@ from typing import Any
 
 import pandas as pd
 import torch
-from lightning_fabric import Fabric
 from safetensors.torch import load_file
 from torch import Tensor, distributed
 
 from match_graph.config import Config
-from match_graph.datasets import CorpusDataset
 from match_graph.errors import CheckpointError
-from match_graph.graph import TokenSpace
 from match_graph.graph.view import Graph
 from match_graph.io.beside import beside
 from match_graph.io.files import has_file, link_file, read_tensors, write_beside, write_json
-from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import DOCUMENT_NAMES, PRETRAIN_STATE, QUALITY, TEXT_VECTORS, VECTORS
 from match_graph.io.weights import Layout, order_tensors, write_blocks
 from match_graph.nn import MatchModel
@@ -37,6 +33,7 @@ from match_graph.pretrain import (
     write_word2vec,
 )
 from match_graph.runs.folder import open_run_folder
+from match_graph.runs.inputs import RunInputs
 from match_graph.runs.readers import read_record
 from match_graph.training.device import choose_device
 from match_graph.training.heartbeat import alone
@@ -64,31 +61,20 @@ def describe_pretraining(config: Config) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Pretraining:
-    """The pre-training of one run folder.
+    """Pre-training of the unit vectors of a run.
+
+    Its processes train them together, each with a part of the tables, and all call each method.
 
     Args:
-        folder: Run folder.
-        config: Resolved configuration.
-        dataset: Built data set.
-        space: Token space of the kept tokens.
-        reporter: Progress reporter.
-        fabric: Processes that train together, each with a part of the tables; what they do, all of
-            them call.
-        origin: Checksum of data and settings; a checkpoint of others is refused.
+        run: Run whose folder gets the vectors.
     """
 
-    folder: Path
-    config: Config
-    dataset: CorpusDataset
-    space: TokenSpace
-    reporter: Reporter
-    fabric: Fabric
-    origin: str
+    run: RunInputs
 
     def is_done(self) -> bool:
         """Whether the vectors are written, as the first process sees it."""
-        leads = self.fabric.is_global_zero
-        return any_of(self.fabric, leads and has_file(self.folder / VECTORS))
+        is_there = self.run.leads and has_file(self.run.folder / VECTORS)
+        return any_of(self.run.fabric, is_there)
 
     def train(self) -> dict[str, Tensor]:
         """Trains unit vectors per node type, resuming if need be; reads those that are there.
@@ -101,27 +87,27 @@ class Pretraining:
         """
         if not self.is_done():
             self._train()
-        return read_tensors(self.folder / VECTORS)
+        return read_tensors(self.run.folder / VECTORS)
 
     def _train(self) -> None:
-        trainer = self._make_trainer(self.dataset.graph)
+        trainer = self._make_trainer(self.run.dataset.graph)
         checkpoint = self._checkpoint
-        if any_of(self.fabric, self.fabric.is_global_zero and checkpoint.is_there()):
-            checkpoint.read(trainer, self.reporter.warn)
-            self.reporter.line(f"pretrain: goes on after {trainer.num_seen:,} pairs")
+        if any_of(self.run.fabric, self.run.leads and checkpoint.is_there()):
+            checkpoint.read(trainer, self.run.reporter.warn)
+            self.run.reporter.line(f"pretrain: goes on after {trainer.num_seen:,} pairs")
         self._fit(trainer, checkpoint)
-        if self.fabric.is_global_zero:  # vectors last: they say that all is there
-            names = pd.DataFrame({"id": self.dataset.names(DOCUMENT)})
-            write_beside(self.folder / DOCUMENT_NAMES, names.to_parquet)
-            write_beside(self.folder / VECTORS, lambda place: _write_tables(trainer, place))
+        if self.run.leads:  # vectors last: they say that all is there
+            names = pd.DataFrame({"id": self.run.dataset.names(DOCUMENT)})
+            write_beside(self.run.folder / DOCUMENT_NAMES, names.to_parquet)
+            write_beside(self.run.folder / VECTORS, lambda place: _write_tables(trainer, place))
             checkpoint.remove()
         else:
             _send_tables(trainer)
-        sum_up(self.fabric, torch.tensor(0))  # nobody reads before all is written
+        sum_up(self.run.fabric, torch.tensor(0))  # nobody reads before all is written
 
     @property
     def _checkpoint(self) -> PretrainCheckpoint:
-        return PretrainCheckpoint(self.folder / PRETRAIN_STATE, self.origin)
+        return PretrainCheckpoint(self.run.folder / PRETRAIN_STATE, self.run.origin)
 
     def close(self) -> None:
         """Deletes a checkpoint left by a process that was killed after its last step."""
@@ -134,7 +120,7 @@ class Pretraining:
             CheckpointError: It has none, or they are of other data, settings or another seed.
         """
         there = describe_pretraining(open_run_folder(source)), read_record(source)["data_checksum"]
-        if there != (describe_pretraining(self.config), self.dataset.checksum):
+        if there != (describe_pretraining(self.run.config), self.run.dataset.checksum):
             raise CheckpointError(
                 f"Vectors can be taken from a run with the same data, seed and settings of "
                 f"pre-training, but the run in '{source}' has others; pre-train anew."
@@ -144,29 +130,29 @@ class Pretraining:
                 raise CheckpointError(
                     f"A pre-trained run holds {name}, but '{source}' has none; pre-train it first."
                 )
-            write_beside(self.folder / name, partial(link_file, source / name))
+            write_beside(self.run.folder / name, partial(link_file, source / name))
         self.close()
 
     def _make_trainer(self, data: Graph) -> SphericalTrainer:
         arguments: dict[str, Any] = {
             "data": data,
-            "config": self.config.pretrain,
-            "seed": self.config.seed,
-            "num_rows": self.space.kept_by_type,
-            "device": self.fabric.device,
+            "config": self.run.config.pretrain,
+            "seed": self.run.config.seed,
+            "num_rows": self.run.space.kept_by_type,
+            "device": self.run.fabric.device,
         }
-        if self.config.model.init == "spherical_text":
-            parents = [IS_A] if self.config.pretrain.label_parent else []
+        if self.run.config.model.init == "spherical_text":
+            parents = [IS_A] if self.run.config.pretrain.label_parent else []
             arguments["edge_types"] = [CONTAINS, TAGGED, *parents]
-        if self.fabric.world_size == 1:
+        if self.run.fabric.world_size == 1:
             return SphericalTrainer(**arguments)
         assert distributed.group.WORLD is not None
         return ShardedTrainer(**arguments, group=distributed.group.WORLD)
 
     def _fit(self, trainer: SphericalTrainer, checkpoint: PretrainCheckpoint | None) -> None:
-        samples = self.config.pretrain.samples
+        samples = self.run.config.pretrain.samples
         assert samples is not None
-        with self.reporter.track("pretrain", samples, "pairs") as advance:
+        with self.run.reporter.track("pretrain", samples, "pairs") as advance:
             trainer.fit(
                 samples,
                 lambda done, loss: advance(done, f"loss {loss:.4f}"),
@@ -181,10 +167,10 @@ class Pretraining:
         as percent escapes. The first process writes.
         """
         tables = {name: table for name, table in self.train().items() if name != CONTEXT}
-        order = [name for name in (*self.space.types, LABEL, DOCUMENT) if name in tables]
-        names = {name: map(str, self.dataset.names(name)) for name in order}
-        path = self.folder / TEXT_VECTORS
-        if not self.fabric.is_global_zero:
+        order = [name for name in (*self.run.space.types, LABEL, DOCUMENT) if name in tables]
+        names = {name: map(str, self.run.dataset.names(name)) for name in order}
+        path = self.run.folder / TEXT_VECTORS
+        if not self.run.leads:
             return path
         ordered = {name: tables[name] for name in order}
         write_beside(path, lambda beside: write_word2vec(beside, ordered, names))
@@ -196,15 +182,17 @@ class Pretraining:
         The vectors of the run are neither read nor written: those that a model starts from have
         seen all pairs of the training documents. The first process ranks, the others get nothing.
         """
-        held = hold_out(self.dataset.graph, self.space.kept_by_type, HELD_OUT, self.config.seed)
+        held = hold_out(
+            self.run.dataset.graph, self.run.space.kept_by_type, HELD_OUT, self.run.config.seed
+        )
         trainer = self._make_trainer(held.data)
         self._fit(trainer, None)
-        if not self.fabric.is_global_zero:
+        if not self.run.leads:
             _send_tables(trainer)
             return {}
         tables = trainer.tables
-        with beside(self.folder / QUALITY) as place:
-            if self.fabric.world_size > 1:
+        with beside(self.run.folder / QUALITY) as place:
+            if self.run.fabric.world_size > 1:
                 _write_tables(trainer, place)
                 tables = load_file(place)  # mapped
             with alone():  # the others are done
@@ -212,18 +200,18 @@ class Pretraining:
                     "held_out": HELD_OUT,
                     "samples": trainer.num_seen,
                     "loss": trainer.loss,
-                    "margin": self.config.pretrain.margin,
-                    "types": evaluate_vectors(tables, held, self.config.pretrain.margin),
+                    "margin": self.run.config.pretrain.margin,
+                    "types": evaluate_vectors(tables, held, self.run.config.pretrain.margin),
                     "neighbours": self._neighbours(tables),
                 }
-                write_json(self.folder / QUALITY, quality)
+                write_json(self.run.folder / QUALITY, quality)
         return quality
 
     def _neighbours(self, tables: Mapping[str, Tensor]) -> dict[str, dict[str, list[str]]]:
         """Nearest nodes of the same type, for a few nodes of middling frequency."""
         found: dict[str, dict[str, list[str]]] = {}
-        for node_type in (name for name in (WORD, LABEL, *self.space.types) if name in tables):
-            names, table = self.dataset.names(node_type), tables[node_type]
+        for node_type in (name for name in (WORD, LABEL, *self.run.space.types) if name in tables):
+            names, table = self.run.dataset.names(node_type), tables[node_type]
             rows = torch.tensor([len(table) // share for share in (50, 20, 10)]).unique()
             near = find_neighbours(table, rows.to(table.device)).tolist()
             found[node_type] = {
@@ -234,7 +222,7 @@ class Pretraining:
 
     def initialise(self, model: MatchModel) -> None:
         """Initializes a model's embedding, and its prediction layer if asked, from vectors."""
-        settings = self.config.model
+        settings = self.run.config.model
         vectors: dict[str, Tensor] = {}
         if settings.init in ("spherical", "spherical_text"):
             vectors = self.train()
@@ -247,13 +235,13 @@ class Pretraining:
             model.head.load_label_vectors(vectors[LABEL], width, slot_channels)
 
     def _read_word_vectors(self) -> Tensor:
-        settings = self.config.model
+        settings = self.run.config.model
         assert settings.word_vectors is not None, "a configuration without is refused"
-        kept = self.space.num_kept[self.space.field_index(WORD)]
-        words = self.dataset.names(WORD).head(kept).tolist()
+        kept = self.run.space.num_kept[self.run.space.field_index(WORD)]
+        words = self.run.dataset.names(WORD).head(kept).tolist()
         path = Path(settings.word_vectors)
-        table, found = read_word_vectors(path, words, settings.channels, self.config.seed)
-        self.reporter.line(
+        table, found = read_word_vectors(path, words, settings.channels, self.run.config.seed)
+        self.run.reporter.line(
             f"word vectors: {found:,} of {kept:,} words ({found / max(kept, 1):.1%}) are in "
             f"{path.name}; the others start at random"
         )

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,18 +55,10 @@ class Run(RunFinish):
     #: Whether `train` writes a profile of some steps into ``profile/``.
     profiled: bool = False
 
-    @cached_property
+    @property
     def pretraining(self) -> Pretraining:
         """Pre-training in this run's folder."""
-        return Pretraining(
-            self.folder,
-            self.config,
-            self.dataset,
-            self.space,
-            self.reporter,
-            self.fabric,
-            self.origin,
-        )
+        return Pretraining(self)
 
     def take_vectors(self, source: Path) -> None:
         """Takes the pre-trained vectors of another run, named in the record.
