@@ -104,7 +104,7 @@ def show_model(name: str, json_lines: bool) -> None:
     if model.presets:
         keys = list(dict.fromkeys(key for values in model.presets.values() for key in values))
         rows = [[key, *(each.get(key, "-") for each in model.presets.values())] for key in keys]
-        print_table((*("preset",), *model.presets), rows)
+        print_table(("preset", *model.presets), rows)
 
 
 @command()

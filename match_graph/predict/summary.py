@@ -94,16 +94,18 @@ def list_files(folder: Path) -> dict[str, str]:
 def next_commands(run: Run) -> list[str]:
     """Suggested commands after a run, three; they open its data set as the run did.
 
-    Prediction names the run's own code. A model to compare with gets the settings of the data that
-    are not the defaults, and the ablations that make sense for it.
+    Prediction names the run's own code. The model to compare with, the linear baseline or a
+    network, gets the settings of the data that are not the defaults, and the ablations that make
+    sense for it.
     """
     source = [run.config.dataset, *_list_dataset_options(run)]
     code = {"encoder": run.config.model.encoder, "head": run.config.model.head}
     own = [f"--{kind}={name}" for kind, name in code.items() if name and is_own_code(name)]
+    other = "tfidf_linear" if run.model.is_neural else "match"
     commands = [
         ["predict", str(run.shown), "--input", "documents.jsonl", "--top-k", "5", *own],
         ["build", *source],
-        ["run", *source, "--encoder", _another(run), *_list_data_settings(run.config)],
+        ["run", *source, "--encoder", other, *_list_data_settings(run.config)],
     ]
     return [format_command(*words) for words in commands]
 
@@ -130,11 +132,6 @@ def _list_dataset_options(run: Run) -> list[str]:
     ]
     root = Path(run.dataset.root)
     return given if root == default_root() else [*given, f"--root={root}"]
-
-
-def _another(run: Run) -> str:
-    """Model to compare a run's with: the linear baseline, or a network."""
-    return "tfidf_linear" if run.model.is_neural else "match"
 
 
 def _list_labels(record: dict[str, Any], result: dict[str, Any]) -> list[str]:

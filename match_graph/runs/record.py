@@ -110,18 +110,14 @@ def describe_twins(split: str, number: int, total: int) -> str:
     )
 
 
+@cache
 def describe_software() -> dict[str, Any]:
     """Versions of packages and Python, and the commit."""
     return {
-        "versions": dict(_find_versions()),
+        "versions": {name: version(name) for name in _PACKAGES},
         "python": platform.python_version(),
         "git": find_git_hash(),
     }
-
-
-@cache
-def _find_versions() -> dict[str, str]:
-    return {name: version(name) for name in _PACKAGES}
 
 
 def measure_peak_memory() -> dict[str, float]:
