@@ -52,11 +52,11 @@ class OwnColumns:
         if layout is not None:
             layout = layout.model_copy(update={"columns": {**keys, **layout.columns}})
             self._own = RowReader(layout, fields, fail_document)
-        self._names = {column for columns in self._own.columns.values() for column in columns}
-        self._told_apart = self._names - {column for (column,) in keys.values()} - {*KEYS}
+        names = {column for columns in self._own.columns.values() for column in columns}
+        self._told_apart = names - {column for (column,) in keys.values()} - {*KEYS}
         self._others = ["x"] if reads_x else []
         self._known = {*fields, *dropped, *self._others, *KEYS}
-        self._known_own = {*self._names, *dropped, *self._others}
+        self._known_own = {*names, *dropped, *self._others}
         if "date" not in self._own.columns:
             self._known_own |= {"time"}
 

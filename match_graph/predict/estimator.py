@@ -28,7 +28,7 @@ from match_graph.io.names import read_path
 from match_graph.io.progress import Reporter
 from match_graph.metrics import RankingMeter, rank_labels
 from match_graph.predict.classifier import load
-from match_graph.predict.documents import KEYS, list_rows
+from match_graph.predict.documents import KEYS, list_rows, name_documents
 from match_graph.predict.label_sets import (
     HierarchyLike,
     encode_labels,
@@ -305,15 +305,13 @@ class MatchClassifier(ClassifierMixin, BaseEstimator):
     def _compute(self, documents: Sequence[Any]) -> Iterator[tuple[Tensor, Tensor]]:
         """(rows [B], logits [B, labels of the run]) by batch."""
         classifier, start = self.classifier_, 0
-        places = enumerate(documents, start=1)
-        read = (classifier.read(record, f"document {number}") for number, record in places)
-        for records, jobs in classifier.stream(
-            read, lambda batch, _: classifier.compute(batch), 256
-        ):
-            for rows, logits in jobs:
+        read = (classifier.read(one, place) for place, one in name_documents(documents))
+        done = classifier.stream(read, lambda batch, _: classifier.compute(batch), 256)
+        for buffer, found in done:
+            for rows, logits in found:
                 check_not_nan(logits, "Label scores")
                 yield rows + start, logits
-            start += len(records)
+            start += len(buffer)
 
     def _find_columns(self) -> Tensor:
         """Column in ``classes_`` of each label of the run, [labels of the run]."""
