@@ -18,9 +18,9 @@ from match_graph.runs.run import Run
 from match_graph.training.device import choose_device
 from match_graph.typing import LABEL, MASKS
 
-#: Of each weight: itself, its gradient, and Adam's two moments.
+#: Values per weight in training: the weight, its gradient, and Adam's two moments.
 _COPIES = 4
-#: The limits of a container, of both versions of control groups.
+#: Files with a container's memory limit, of cgroup v2 and v1.
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
@@ -48,7 +48,7 @@ def check_model(run: Run) -> None:
 
 
 def _check_edge_types(run: Run) -> None:
-    """Refuses a graph without the edges of its tokens; warns of those that predictions lack.
+    """Refuses a graph that lacks edge types of a run; warns of those that predictions lack.
 
     Raises:
         CorpusError: A pre_transform gave it nodes, or took away edges.
@@ -151,7 +151,7 @@ def count_weights(run: Run) -> int:
     """
     if "text" in run.model.needs:
         return 0
-    no_edge = Hierarchy.without_edges(run.sizes[-1])  # what the run's caches would have no values
+    no_edge = Hierarchy.without_edges(run.sizes[-1])  # the run's would cache meta tensors
     try:
         with torch.device("meta"):
             model: nn.Module = make_levels(
@@ -159,7 +159,7 @@ def count_weights(run: Run) -> int:
             )
     except MatchGraphError:
         raise
-    except Exception:  # whatever the code of others does not do on the meta device
+    except Exception:  # a user's code may do what the meta device cannot
         return 0
     return sum(parameter.numel() for parameter in model.parameters())
 

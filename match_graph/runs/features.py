@@ -43,7 +43,7 @@ from match_graph.runs.vocabulary import (
 )
 from match_graph.typing import DOCUMENT, LABEL
 
-#: What of a document's text a request has.
+#: Columns of a new document of which a text for features can be made.
 _TEXT, _ID = "text", "id"
 
 
@@ -53,7 +53,7 @@ def join_features(
     root: str | Path | None,
     reporter: Reporter,
 ) -> None:
-    """Gives a data set the features of ``data.features``, in the place of its own.
+    """Joins the features of ``data.features`` to a data set, in place of its own.
 
     Raises:
         CorpusError: As `open_features`.
@@ -66,7 +66,7 @@ def join_features(
 def keep_features(
     dataset: CorpusDataset, features: Mapping[str, Any], root: str | Path | None, reporter: Reporter
 ) -> dict[str, FeatureSource]:
-    """Keeps features in memory in files below the root, as sources by node type.
+    """Writes features given in memory to files below the root; their sources by node type.
 
     Raises:
         CorpusError: As `make_features`, or they are not given by node type.
@@ -88,8 +88,8 @@ def write_features(folder: Path, dataset: CorpusDataset) -> None:
     """Writes ``features/`` of a run folder, leaving what is there.
 
     One ``TYPE.npy`` for each node type that has features, in the order of the graph, a hard link
-    where the disk has them; what makes those of new documents of their texts; and the names of the
-    documents, if these have.
+    where the disk has them. For documents also the model that makes features of new texts, if there
+    is one, and their ids.
     """
     graph = dataset.graph
     for node_type in graph.node_types:
@@ -158,10 +158,10 @@ class KnownFeatures:
 
     @cached_property
     def _vectors(self) -> TextVectors | None:
-        """What makes features of texts; None where it reads what no request has.
+        """Model that makes features of new texts; None where it needs columns they do not have.
 
         A language model's vectors are kept below the default root, or where nothing can be written
-        there, in a folder that goes with this object.
+        there, in a temporary folder that is removed with this object.
         """
         if self.source is None or not self._columns or not {*self._columns} <= {_TEXT, _ID}:
             return None
@@ -181,7 +181,7 @@ class KnownFeatures:
         return vectors
 
     def _check_unchanged(self, source: FeatureSource, embedder: TextEmbedder) -> None:
-        """Compares the language model with the one of the run; a shared folder does not know it."""
+        """Checks that the language model is the run's; a shared folder has no record of it."""
         if not has_file(self.folder / RECORD):
             return
         record = read_record(self.folder)

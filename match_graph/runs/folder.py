@@ -68,7 +68,7 @@ def verify_run_folder(folder: Path) -> None:
         CheckpointError: It is no run folder, or files are damaged or missing; names them all.
     """
     open_run_folder(folder)
-    names = [name for name in read_manifest(folder) if _is_wanted(folder, name)]
+    names = [name for name in read_manifest(folder) if _is_required(folder, name)]
     found = {name: find_damage(folder, name, whole=True) for name in names}
     faults = [f"'{folder / name}': {damage}." for name, damage in found.items() if damage]
     if faults:
@@ -87,7 +87,7 @@ def compute_checksum(folder: Path) -> str:
     return hashlib.sha256(json.dumps(used).encode()).hexdigest()
 
 
-def _is_wanted(folder: Path, name: str) -> bool:
+def _is_required(folder: Path, name: str) -> bool:
     """Whether a file is required; checkpoints may be deleted."""
     return CHECKPOINT not in name.split("/")[-3:-1] or os.path.lexists(folder / name)
 
@@ -242,15 +242,15 @@ def find_difference(there: Config, here: Config) -> str:
     if not keys and describe_work(there) != describe_work(here):
         return "some settings are empty in one of them"
     derived = {key for key, value in flatten(describe_work(Config())) if value is None}
-    keys.sort(key=lambda key: (key in derived, "_config." in key, _WEIGHT.get(key, len(_WEIGHT))))
+    keys.sort(key=lambda key: (key in derived, "_config." in key, _ORDER.get(key, len(_ORDER))))
     shown = [f"{key} is {_show(old, key)} there and {_show(new, key)} here" for key in keys[:3]]
     return ", ".join(shown) + (f", and {len(keys) - 3} more" if len(keys) > 3 else "")
 
 
 def advise(there: Config, here: Config) -> str:
-    """The beginning of what to do where two runs differ in precision alone; else empty.
+    """First remedy, for a message, where two runs differ in precision alone; else empty.
 
-    "auto" is another precision on another processor or device.
+    A precision of "auto" depends on processor and device.
     """
     precision = there.train.precision
     if find_difference(there, here.change("train", precision=precision)):
@@ -258,8 +258,8 @@ def advise(there: Config, here: Config) -> str:
     return f"go on with --set train.precision={precision}, or "
 
 
-#: Settings from which others follow.
-_WEIGHT = {
+#: Settings from which others follow, in the order in which differences are shown.
+_ORDER = {
     name: number for number, name in enumerate(("dataset", "model.encoder", "ablation", "seed"))
 }
 

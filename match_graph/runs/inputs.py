@@ -1,4 +1,4 @@
-"""What a run works on: data, batches, model, processes."""
+"""Inputs of a run: data set, batches, model, processes."""
 
 import hashlib
 import json
@@ -37,16 +37,15 @@ from match_graph.runs.record import RunRecord
 from match_graph.training.models import Model, find_model
 from match_graph.typing import DOCUMENT, MASKS, Split
 
-#: Documents per batch where nothing is learned.
+#: Documents per process and batch in evaluation.
 _EVAL_BATCH = 256
 
 
 def hash_inputs(config: Config) -> dict[str, str]:
     """SHA-256 of the files that a model is made from, by the setting that names them.
 
-    They are the code of an encoder and a head of one's own, a language model's checkpoint in a
-    folder, and a file of word vectors. What is there no more is left out: a trained run does not
-    need it.
+    They are the code of a user's own encoder and head, a language model's checkpoint in a folder,
+    and a file of word vectors. Missing files are left out: a trained run does not need them.
     """
     found = find_model(config).hash_files()
     path = config.model.word_vectors
@@ -219,7 +218,7 @@ class RunInputs:
 
     @property
     def model(self) -> Model:
-        """What ``model.encoder`` names, with its settings."""
+        """Encoder with its head, or baseline, that ``model.encoder`` names, with its settings."""
         return find_model(self.config)
 
     @cached_property

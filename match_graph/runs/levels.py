@@ -18,7 +18,7 @@ from match_graph.typing import MASKS
 
 @dataclass(frozen=True)
 class Level:
-    """Level of a label tree, trained at once.
+    """Level of a label tree, which has a training of its own.
 
     Args:
         sizes: Number of nodes of each level from the top to this one; the last level's are the

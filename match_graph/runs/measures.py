@@ -64,7 +64,7 @@ class BenchmarkMeasures:
 
     @property
     def meters(self) -> dict[str, Meter]:
-        """What counts, by name."""
+        """Meters by name."""
         return {"ranking": self.ranking, "ranked_sum": self.ranked_sum, "sets": self.sets}
 
     def update(
@@ -84,10 +84,10 @@ class BenchmarkMeasures:
         self.sets.update(*pack_predictions(logits, self.threshold), *scored)
 
     def compute(self, missed: Tensor | None = None) -> dict[str, float]:
-        """Measures by name; those at a k that no document has as many gold labels for are not.
+        """Measures by name, without those at a k for which no document has k gold labels.
 
         Args:
-            missed: Documents of gold labels that have no score, [U], int64, one number a label.
+            missed: Number of documents of each gold label that has no score, [U], int64.
         """
         ranking = {**self.ranking.compute(), **self.ranked_sum.compute()}
         counts = self.sets.counts

@@ -1,4 +1,4 @@
-"""Typed readers of a run folder's small files; what is broken is one sentence."""
+"""Typed readers of a run folder's small files; a broken one raises a one-sentence error."""
 
 import io
 from collections.abc import Sequence
@@ -40,11 +40,11 @@ from match_graph.training.checkpoint import check_over
 from match_graph.typing import Split
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-#: What to do about a broken file.
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+#: Remedies for a broken file.
 _EVALUATE = "write it again with `match-graph evaluate`"
 _OVERWRITE = "write it again with --overwrite"
-#: One-number tensors of a calibration, and those of all labels.
+#: Scalar tensors of a calibration, and those with a value per label.
 NUMBERS, TABLES = ("width", "before", "after"), ("scale", "shift", "fold_scale", "fold_shift")
 
 
@@ -84,7 +84,7 @@ class RecordFile(BaseModel):
     input_checksums: dict[str, str] = Field(default_factory=dict)
     seed: int
     processes: int = Field(ge=1)
-    seconds: dict[str, Seconds]
+    seconds: dict[str, NonNegative]
     resumed: bool = False
     stage: str | None = None
     parameters: int | None = Field(None, ge=0)
@@ -92,7 +92,7 @@ class RecordFile(BaseModel):
     twins: dict[Split, TwinsEntry] = Field(default_factory=dict)
     network_share: float | None = Field(None, ge=0, le=1)
     metadata_weight: float | None = Field(None, gt=0)
-    peak_memory_mib: dict[str, Seconds]
+    peak_memory_mib: dict[str, NonNegative]
     device: dict[str, str | int]
     versions: dict[str, str]
     python: str

@@ -19,9 +19,9 @@ from match_graph.runs.readers import read_record
 from match_graph.training.device import choose_device
 
 _PACKAGES = ("match-graph", "torch", "torch-geometric", "lightning-fabric", "numpy", "pandas")
-#: What the process that ended a run's training has to say, or one that evaluated it first.
+#: Entries of the process that ended a run's training, or that evaluated the run first.
 _PROCESS = ("processes", "device", "versions", "python", "git")
-#: What only some runs have to say.
+#: Entries that only some runs have.
 Note: TypeAlias = Literal["parameters", "vectors_from", "twins", "network_share", "metadata_weight"]
 _NOTES = get_args(Note)
 
@@ -47,9 +47,9 @@ class RunRecord:
         self.folder, self.config, self.writes = folder, config, writes
         inputs = {**before.get("input_checksums", {}), **content["input_checksums"]}
         self.content = {**content, "input_checksums": inputs}  # a file may be there no more
-        #: By stage. Of a process that was killed in a stage, the stage's are lost.
+        #: Seconds by stage, without those of a process that was killed in it.
         self.seconds: dict[str, float] = dict(before.get("seconds", {}))
-        #: Stage that was begun and has not ended; whether a later one went on after such a stage.
+        #: Stage that was begun and has not ended; whether a process went on after such a stage.
         self._stage, self._resumed = before.get("stage"), bool(before.get("resumed"))
         self._notes = {name: before[name] for name in _NOTES if name in before}
         is_trained = "train" in self.seconds and self._stage != "train"
@@ -75,14 +75,12 @@ class RunRecord:
             self.write()
 
     def note(self, name: Note, value: Any) -> None:
-        """Adds entries: number of parameters, the run whose vectors were taken, twins by split,
-        the network's share in a blend, and the weight of metadata in a linear classifier.
-        """
+        """Sets an entry that only some runs have, and writes the record."""
         self._notes[name] = value
         self.write()
 
     def write(self) -> None:
-        """Writes ``record.json``; peak memory is the largest of any process of the run."""
+        """Writes ``record.json``; peak memory is the largest of all processes so far."""
         if not self.writes:
             return
         seconds = {name: round(value, 3) for name, value in self.seconds.items()}

@@ -80,14 +80,14 @@ class Run(RunFinish):
 
         Several processes train them together, each with a part of the tables.
         """
-        with self._alone():
+        with self._locked():
             self._pretrain_once()
         return self.pretraining.train()
 
     @shared
     def evaluate_pretraining(self) -> dict[str, Any]:
         """Measures vectors trained apart, without the pairs that they rank; ``pretrain.json``."""
-        with self._alone():
+        with self._locked():
             return self.pretraining.evaluate()
 
     def _pretrain_once(self) -> None:
@@ -111,13 +111,13 @@ class Run(RunFinish):
             watch: Called after each epoch of a network with its row of the history; what it raises
                 ends the training, which the next call continues.
         """
-        with self._alone():
+        with self._locked():
             self._train_levels(watch)
             if self.config.model.blend or self.is_calibrated:
                 self.finish_model(self._set_up_model())
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         """Locks the run folder within the block, which computes as ``train.deterministic`` says;
         removes what a killed process left.
 
@@ -169,7 +169,7 @@ class Run(RunFinish):
             lead(self.fabric, lambda: close_training(level.folder, config.train))
 
     def _initialise(self, level: Level, model: MatchModel, is_last: bool) -> None:
-        """Sets what a network starts from; the last level makes the folder ready for itself."""
+        """Initializes a network; the last level also prepares the run folder for its training."""
         train_documents = self.dataset.documents(MASKS["train"])
         if level.above is None:
             self.pretraining.initialise(model)
@@ -191,8 +191,8 @@ class Run(RunFinish):
     def evaluate(self, with_test: bool = True) -> dict[str, dict[str, float]]:
         """Evaluates the trained model on valid and test; writes ``metrics.json``.
 
-        Label scores are blended and scaled as by `finish_model`: on valid each document's by what
-        the others show, so that it is judged as a new one. What is missing of it is fitted here.
+        Label scores are blended and calibrated by `finish_model`, which fits what is missing; on
+        valid by cross-fitting, so that each document is scored as a new one.
 
         On both: ranking, also by propensity, violations of the hierarchy, calibration. A threshold
         per label is chosen on valid and written as ``thresholds.parquet``; on test, F1 at these
@@ -206,7 +206,7 @@ class Run(RunFinish):
         Raises:
             CheckpointError: The run is not trained, or another process changes it.
         """
-        with self._alone():
+        with self._locked():
             return self._evaluate(with_test)
 
     def _evaluate(self, with_test: bool) -> dict[str, dict[str, float]]:

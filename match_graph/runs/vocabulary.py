@@ -33,9 +33,9 @@ from match_graph.io.json_lines import (
 from match_graph.io.run_folder import TEXT, TOKENS
 from match_graph.typing import CONTAINS, DOCUMENT, LABEL, MASKS, WORD, Tokenizer, has_edge
 
-#: Beside the tables of the node types; no metadata field can have two underscores.
+#: Table of the hierarchy's edges; no metadata field has two underscores in a row.
 HIERARCHY = "label__is_a"
-#: What to do about a broken file that a run writes where it is missing.
+#: Remedy for a broken file that a run writes where it is missing.
 WRITE_AGAIN = "delete it and go on with the run by `match-graph train`, which writes it again"
 #: Requirement of documents to predict, for messages.
 READABLE = "The documents must be readable"
