@@ -18,7 +18,7 @@ class Evidence(StrictModel):
             None where the encoder has no such attention.
         effect: Leave-one-out effect: the label's score less its score when the document comes
             without the instance, in log-odds: positive where the instance speaks for the label.
-        linear: What the linear classifier adds to the score, exact, or to first order where it
+        linear: What the linear classifier adds to the score: exact, or to first order where it
             clusters the labels; None without one.
     """
 

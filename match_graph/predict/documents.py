@@ -1,4 +1,4 @@
-"""Documents to predict and numbers of labels, as callers give them, and their checks."""
+"""Documents to predict as callers give them: rows, columns, checks."""
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,10 +31,10 @@ class Cells(dict[str, Any]):
 
 
 class OwnColumns:
-    """Columns in which a run's data set has its documents, so that new ones may come in them.
+    """Columns of the table that a run was trained on, so that new documents may be its rows.
 
-    A document with a column that the table of the run calls otherwise than the MATCH format does
-    is a row of that table; any other is in the MATCH format.
+    A document is a row of that table if it has a column of it that the MATCH format lacks; any
+    other is in the MATCH format.
 
     Args:
         settings: Text settings of the run.
@@ -53,7 +53,7 @@ class OwnColumns:
             layout = layout.model_copy(update={"columns": {**keys, **layout.columns}})
             self._own = RowReader(layout, fields, fail_document)
         names = {column for columns in self._own.columns.values() for column in columns}
-        self._told_apart = names - {column for (column,) in keys.values()} - {*KEYS}
+        self._distinctive = names - {column for (column,) in keys.values()} - {*KEYS}
         self._others = ["x"] if reads_x else []
         self._known = {*fields, *dropped, *self._others, *KEYS}
         self._known_own = {*names, *dropped, *self._others}
@@ -103,8 +103,8 @@ class OwnColumns:
         return found
 
     def _is_row(self, document: Any) -> bool:
-        """True if a document has a column that only the table of the run has."""
-        return isinstance(document, Mapping) and not self._told_apart.isdisjoint(document)
+        """True if a document has a column of the run's table that the MATCH format lacks."""
+        return isinstance(document, Mapping) and not self._distinctive.isdisjoint(document)
 
     def warn_of_unread(
         self, documents: Iterable[tuple[str, Any]], warn: Warn | None = None
@@ -179,8 +179,8 @@ def read_rows(
     return ((place, Cells(row)) for place, row in rows)
 
 
-def say_none(names: str, paths: Sequence[Path]) -> CorpusError:
-    """Error where files hold no document.
+def describe_empty(names: str, paths: Sequence[Path]) -> CorpusError:
+    """Error for files that hold no document.
 
     Args:
         names: Names of the files, as the message has them.
@@ -194,7 +194,7 @@ def say_none(names: str, paths: Sequence[Path]) -> CorpusError:
 
 
 def check_counts(**given: int) -> None:
-    """Refuses what counts labels or documents and is no whole number of 1 or more."""
+    """Refuses numbers of labels or documents that are no whole number of 1 or more."""
     for name, value in given.items():
         is_whole = isinstance(value, Integral) and not isinstance(value, bool)
         if not is_whole or int(value) < 1:

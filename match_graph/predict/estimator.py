@@ -1,4 +1,4 @@
-"""`MatchClassifier`: a run as an estimator in the manner of scikit-learn."""
+"""`MatchClassifier`: a run as a scikit-learn estimator."""
 
 import json
 import os
@@ -50,7 +50,7 @@ _K = 5  # of NDCG@k
 class MatchClassifier(ClassifierMixin, BaseEstimator):
     """Multi-label classifier of documents, with text and metadata, into a label hierarchy.
 
-    An estimator in the manner of scikit-learn around a run: `fit` builds a graph of the documents,
+    A scikit-learn estimator around a run: `fit` builds a graph of the documents,
     trains the model and chooses a threshold per label; any encoder or baseline can be used.
 
     A document is a dict, or a row of a DataFrame, with ``text``, metadata fields (a string or a
@@ -259,7 +259,7 @@ class MatchClassifier(ClassifierMixin, BaseEstimator):
             self._open(folder)
 
     def _make_config(self) -> Config:
-        """Configuration of the run; those of ``settings`` override what follows from others."""
+        """Configuration of the run; ``settings`` override what other parameters imply."""
         share = self.validation_fraction
         if not isinstance(share, Real) or not 0 < share < 1:
             raise ConfigError(

@@ -1,4 +1,4 @@
-"""Files of documents by which predictions and evaluations are spread, and their results' names."""
+"""Input files of predictions and evaluations, cut into blocks of lines."""
 
 import re
 import sys
@@ -15,7 +15,7 @@ from match_graph.predict.documents import read_rows
 _KINDS = (".jsonl", ".csv", ".tsv")
 #: Suffixes of the files of a folder that are read, also in capitals.
 SUFFIXES = tuple(kind + packed for kind in _KINDS for packed in ("", ".gz"))
-#: What the results of a file leave out of its name.
+#: Suffix of a file that the name of its results leaves out.
 _SUFFIX = re.compile(rf"({'|'.join(map(re.escape, _KINDS))})?(\.gz)?$", re.IGNORECASE)
 
 
@@ -37,7 +37,7 @@ class Input:
         return self.blocks[0].path
 
     def describe(self) -> dict[str, Any]:
-        """What must be the same for a result to hold."""
+        """What identifies the content of the file; a result of anything else is outdated."""
         first = self.blocks[0]
         return {
             "input": str(first.path),

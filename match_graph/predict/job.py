@@ -32,15 +32,15 @@ _FIRST = 1000
 
 
 class Job:
-    """Work over files into a folder.
+    """Prediction or evaluation of many files into a folder.
 
     Args:
-        work: What is made of each block.
+        work: Work on each block.
         sources: Files and folders of documents.
         target: Folder of the results.
         block_bytes: Size of blocks, as for `cut_file`.
         reporter: Progress reporter; None prints nothing.
-        cluster: Cluster that makes the blocks; None is this process, or those of torchrun.
+        cluster: Cluster that works on the blocks; None is this process, or those of torchrun.
 
     Raises:
         ConfigError: There is a cluster, and torchrun started this process.
@@ -63,7 +63,7 @@ class Job:
         self.cluster = cluster
         self.work, self.reporter = work, reporter or Reporter(quiet=True)
         self.inputs = find_inputs(sources, block_bytes)
-        self.folder = ResultFolder(target, {"run": work.model.checksum, **work.settings()})
+        self.folder = ResultFolder(target, {"run": work.run.checksum, **work.settings()})
         self.results = [target / self._name(one) for one in self.inputs]
         self._by_input = [
             [Task(work, number, block, self._locate(one, block)) for block in one.blocks]
@@ -80,20 +80,20 @@ class Job:
 
     @shared
     def run(self, conclude: Callable[[], None], *further: str) -> None:
-        """Makes what is not there yet; where torchrun started several processes, all call this.
+        """Writes the results that are not there yet; processes of torchrun all call this.
 
         A wrong document stops no other file: these are finished before the error is raised.
 
         Args:
             conclude: Called by the first process when all results are there.
-            *further: Names of results that it makes.
+            *further: Names of the results that ``conclude`` writes.
 
         Raises:
             CorpusError: Documents are wrong, or a file has changed; a line for each block.
             ExportError: The folder holds something else, or is in use.
             ProcessError: Processes do not see the same files, or one is lost.
         """
-        device = self.work.model.device
+        device = self.work.run.device
         choose_device(device)
         fabric = make_fabric(TrainConfig.model_validate({"accelerator": device}))
         if not fabric.is_global_zero:
@@ -126,7 +126,7 @@ class Job:
             )
 
     def _find_missing(self, fabric: Fabric) -> Tensor:
-        """Whether a task is to be done, [tasks], by the first process; 0 by the others."""
+        """1 for each task to be done, [tasks], on the first process; 0 on the others."""
         missing = torch.zeros(len(self._tasks), dtype=torch.int32)
         if fabric.is_global_zero:
             self._left = Counter(one.number for one in self._tasks)
@@ -140,10 +140,10 @@ class Job:
         return missing
 
     def _make(self, tasks: Sequence[Task], alone: bool) -> None:
-        """Makes parts; where no other process does, each file is finished with its last part.
+        """Writes parts; if ``alone``, each file is finished as soon as it has all of its parts.
 
         Raises:
-            CorpusError: Some could not be made, after all others.
+            CorpusError: Some could not be written; raised after all others.
         """
         if not tasks:
             return
@@ -170,7 +170,7 @@ class Job:
 
     def _warn_of_unread(self, block: Block) -> None:
         """Warns of keys that nothing reads, by the first documents of a block."""
-        columns = self.work.model.load().columns
+        columns = self.work.run.load().columns
         with suppress(CorpusError):  # raised where the part is made
             for _ in columns.warn_of_unread(
                 islice(read_documents(block), _FIRST), self.reporter.warn
@@ -178,7 +178,7 @@ class Job:
                 pass
 
     def _finish(self) -> None:
-        """Finishes what is left."""
+        """Finishes the inputs that are left."""
         for number in list(self._left):
             self._finish_one(number)
 

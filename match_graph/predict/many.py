@@ -11,10 +11,10 @@ from match_graph.io.manifest import parse_json, read_bytes
 from match_graph.io.names import read_path
 from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import METRICS
-from match_graph.predict.documents import say_none
+from match_graph.predict.documents import describe_empty
 from match_graph.predict.job import Job
 from match_graph.predict.label_sums import LabelSums
-from match_graph.predict.work import Evaluating, Model, Predicting
+from match_graph.predict.work import Evaluating, Predicting, RunHandle
 
 #: Bytes of a block: seconds of work, so that little is lost and all processes end together.
 BLOCK_BYTES = 16 * 2**20
@@ -67,8 +67,8 @@ def predict_files(
         ExportError: The folder holds something else, or is in use.
         CheckpointError: The run cannot predict.
     """
-    model = Model.find(read_path(folder, "A run folder"), device, encoder, head)
-    work = Predicting(model, top_k, threshold, batch_size)
+    handle = RunHandle.find(read_path(folder, "A run folder"), device, encoder, head)
+    work = Predicting(handle, top_k, threshold, batch_size)
     job = Job(
         work, sources, read_path(target, "A folder of results"), block_bytes, reporter, cluster
     )
@@ -77,9 +77,9 @@ def predict_files(
         pairs = zip(job.inputs, job.results, strict=True)
         empty = [one.path.name for one, path in pairs if not path.stat().st_size]
         if len(empty) == len(job.results):
-            raise _nothing(job)
+            raise _describe_empty(job)
         if empty:
-            job.reporter.warn(f"{len(empty):,} files hold no document: {_name(empty)}")
+            job.reporter.warn(f"{len(empty):,} files hold no document: {_quote(empty)}")
 
     job.run(check)
     return job.results
@@ -124,8 +124,8 @@ def evaluate_files(
         ExportError: The folder holds something else, or is in use.
         CheckpointError: The run was not evaluated.
     """
-    model = Model.find(read_path(folder, "A run folder"), device, encoder, head)
-    work = Evaluating(model, batch_size)
+    handle = RunHandle.find(read_path(folder, "A run folder"), device, encoder, head)
+    work = Evaluating(handle, batch_size)
     job = Job(
         work, sources, read_path(target, "A folder of results"), block_bytes, reporter, cluster
     )
@@ -135,13 +135,13 @@ def evaluate_files(
         for path in job.results:
             total.add_file(path)
         if not int(total.counts[0]):
-            raise _nothing(job)
+            raise _describe_empty(job)
         if total.unknown:
             names = [name for name, _ in total.unknown.most_common(_SHOWN + 1)]
             job.reporter.warn(
                 f"{len(total.unknown):,} labels of the documents are none of the run's, so that "
                 f"{total.unknown.total():,} of {int(total.counts[2]):,} gold labels cannot be "
-                f"found and count as missed: {_name(names)}"
+                f"found and count as missed: {_quote(names)}"
             )
         text = json.dumps(_describe_sums(total), indent=2, ensure_ascii=False) + "\n"
         source = {"sums": [path.name for path in job.results]}
@@ -171,11 +171,11 @@ def _describe_sums(sums: LabelSums) -> dict[str, Any]:
     }
 
 
-def _nothing(job: Job) -> CorpusError:
+def _describe_empty(job: Job) -> CorpusError:
     paths = [one.path for one in job.inputs]
-    return say_none(_name([*map(str, paths)]), paths)
+    return describe_empty(_quote([*map(str, paths)]), paths)
 
 
-def _name(names: Sequence[str]) -> str:
+def _quote(names: Sequence[str]) -> str:
     shown = ", ".join(repr(name) for name in names[:_SHOWN])
     return shown + (" and others" if len(names) > _SHOWN else "")

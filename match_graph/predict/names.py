@@ -1,4 +1,4 @@
-"""Names that a data set has beside ids, for people."""
+"""Names of nodes to be shown, where a data set has some besides ids."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

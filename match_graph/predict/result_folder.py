@@ -1,4 +1,4 @@
-"""Folder of results, one per file of documents, which a later call goes on with.
+"""Folder of results, one per file of documents, which a later call resumes.
 
 ``manifest.json`` lists the results by SHA-256, ``sources.json`` says what each was made from, and
 ``.parts`` holds the blocks of files that are not finished, by what they were made from.

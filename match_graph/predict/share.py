@@ -128,7 +128,7 @@ def open_settings(folder: Path, given: Mapping[str, str | None]) -> Config:
 
 
 def take_own_files(config: Config, given: Mapping[str, str | None]) -> Config:
-    """Settings in which the caller's own files stand for those that a folder names otherwise.
+    """Settings in which the caller's own files replace those that a folder names without path.
 
     A shared folder names ``file.py:Class`` without a folder, a run perhaps ``file:Class``, a module
     that is found in some folders only; the caller's file has that name.
@@ -149,10 +149,10 @@ def take_own_files(config: Config, given: Mapping[str, str | None]) -> Config:
 
 
 def remove_paths(config: Config) -> Config:
-    """Settings with the last name of each absolute path alone.
+    """Settings with each absolute path cut to its last name.
 
-    Where a language model in a folder made the features of documents, they are named by their
-    file: elsewhere nothing can make them.
+    Features of documents from a language model in a folder become a file: no other machine can
+    compute them.
     """
     source = config.data.features.get(DOCUMENT)
     if source is not None and source.model is not None and Path(source.model).is_absolute():
@@ -163,7 +163,7 @@ def remove_paths(config: Config) -> Config:
 
 
 def shorten_paths(value: Any) -> Any:
-    """Plain values with the last name of each absolute path alone."""
+    """Plain values with each absolute path cut to its last name."""
     if isinstance(value, dict):
         return {key: shorten_paths(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -174,7 +174,7 @@ def shorten_paths(value: Any) -> Any:
 
 
 def shorten_told(text: str) -> str:
-    """A sentence with the last name of each absolute path alone."""
+    """A sentence with each absolute path cut to its last name."""
     return _TOLD_PATH.sub(lambda found: Path(found[0]).name, text)
 
 
@@ -222,7 +222,7 @@ def _copy_files(folder: Path, files: dict[str, States], place: Path) -> None:
 
 
 def _clean_json(path: Path) -> None:
-    """Shortens paths in a file of transformers: under keys that say so, as tokens hold slashes."""
+    """Cuts paths in a JSON file of transformers, under keys of paths alone: tokens hold slashes."""
     content = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(content, dict):
         return

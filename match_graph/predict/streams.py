@@ -16,7 +16,7 @@ from match_graph.io.files import write_beside
 from match_graph.io.progress import Reporter
 from match_graph.io.source import GZIP_FAULTS, bounded_lines, broken_gzip, is_packed
 from match_graph.predict.classifier import Classifier
-from match_graph.predict.documents import read_rows, say_none
+from match_graph.predict.documents import describe_empty, read_rows
 
 #: Stands for standard input or standard output.
 STREAM = "-"
@@ -135,7 +135,7 @@ def _read_documents(lines: Iterable[bytes], path: Path) -> Named:
         found = True
         yield pair
     if not found:
-        raise say_none(path.name, [path])
+        raise describe_empty(path.name, [path])
 
 
 def _name(source: str) -> str:

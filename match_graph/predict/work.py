@@ -1,4 +1,4 @@
-"""Prediction and evaluation of a block of documents, by whichever process gets it."""
+"""Prediction and evaluation of blocks of documents, each by any process."""
 
 import shutil
 import threading
@@ -29,8 +29,8 @@ _ONE = threading.Lock()
 
 
 @dataclass(frozen=True)
-class Model:
-    """A run that every process loads by itself, once.
+class RunHandle:
+    """Run that each process loads by itself, once.
 
     Args:
         folder: Run folder, on a disk that all processes share.
@@ -47,12 +47,12 @@ class Model:
     head: str | None = None
 
     @classmethod
-    def find(cls, folder: Path, *args: Any) -> "Model":
-        """Model in a run folder as it is now; further arguments as of the class."""
+    def find(cls, folder: Path, *args: Any) -> "RunHandle":
+        """Handle of a run folder as it is now; further arguments are those of the class."""
         return cls(str(folder.absolute()), compute_checksum(folder), *args)
 
     def load(self) -> Classifier:
-        """Classifier of the run, kept by this process.
+        """Classifier of the run, cached in this process.
 
         Raises:
             CheckpointError: The run has changed, or is another one here.
@@ -61,33 +61,33 @@ class Model:
 
 
 @lru_cache(maxsize=1)
-def _load(model: Model) -> Classifier:
-    folder = Path(model.folder)
-    if compute_checksum(folder) != model.checksum:
+def _load(run: RunHandle) -> Classifier:
+    folder = Path(run.folder)
+    if compute_checksum(folder) != run.checksum:
         raise CheckpointError(
             f"All processes must use the same run, but '{folder}' has changed since the first one "
             f"looked, or is another one on this machine; start again when nothing writes there."
         )
-    return load(folder, model.device, model.encoder, model.head)
+    return load(folder, run.device, run.encoder, run.head)
 
 
 class Work(Protocol):
-    """What is made of blocks: parts, which are joined to the result of a file."""
+    """Work on blocks of documents, whose parts are joined to a result per file."""
 
     name: ClassVar[str]
 
     @property
-    def model(self) -> Model:
-        """Run that does it."""
+    def run(self) -> RunHandle:
+        """Run that predicts or is evaluated."""
 
     def settings(self) -> dict[str, Any]:
-        """What the result depends on besides model and documents."""
+        """Settings on which results depend, besides the run and the documents."""
 
     def name_result(self, name: str) -> str:
         """Name of a file's result in the folder."""
 
     def check(self) -> None:
-        """Checks that the run can do it."""
+        """Checks that the run can do the work, before any block is read."""
 
     def make(self, block: Block, part: Path) -> None:
         """Writes the part of a block."""
@@ -98,13 +98,13 @@ class Work(Protocol):
 
 @dataclass(frozen=True)
 class Task:
-    """A block of an input, and the part that becomes of it.
+    """Work on one block of an input file.
 
     Args:
-        work: What is made.
+        work: Work to be done.
         number: Number of the input.
         block: Block of its documents.
-        part: Path of the part.
+        part: Path of the part to write.
     """
 
     work: Work
@@ -138,21 +138,21 @@ class Predicting:
     """Prediction of labels.
 
     Args:
-        model: Run that predicts.
+        run: Run that predicts.
         top_k: Largest number of labels, as for `Classifier.predict`.
         threshold: Whether to use thresholds, as for `Classifier.predict`.
         batch_size: Documents per batch.
     """
 
     name: ClassVar[str] = "predict"
-    model: Model
+    run: RunHandle
     top_k: int | None = None
     threshold: bool = False
     batch_size: int = 256
 
     def settings(self) -> dict[str, Any]:
         """Arguments of `Classifier.predict`, and the version."""
-        found = {name: value for name, value in asdict(self).items() if name != "model"}
+        found = {name: value for name, value in asdict(self).items() if name != "run"}
         return {"work": self.name, **found, "version": __version__}
 
     def name_result(self, name: str) -> str:
@@ -161,11 +161,11 @@ class Predicting:
 
     def check(self) -> None:
         """Checks the arguments."""
-        self._predict(self.model.load(), iter(()))
+        self._predict(self.run.load(), iter(()))
 
     def make(self, block: Block, part: Path) -> None:
         """Writes a line per document."""
-        classifier = self.model.load()
+        classifier = self.run.load()
         with _naming_lines(classifier, block), part.open("wb") as file:
             for result in self._predict(classifier, read_documents(block)):
                 file.write(encode_result(result))
@@ -187,12 +187,12 @@ class Evaluating:
     """Measures of documents with gold labels.
 
     Args:
-        model: Run to evaluate; its thresholds were chosen by `Run.evaluate`.
+        run: Run to evaluate; its thresholds were chosen by `Run.evaluate`.
         batch_size: Documents per batch.
     """
 
     name: ClassVar[str] = "evaluate"
-    model: Model
+    run: RunHandle
     batch_size: int = 256
 
     def settings(self) -> dict[str, Any]:
@@ -208,12 +208,12 @@ class Evaluating:
         self.labels()
 
     def labels(self) -> RunLabels:
-        """Labels of the run, kept by this process."""
-        return _load_labels(self.model)
+        """Labels of the run, cached in this process."""
+        return _load_labels(self.run)
 
     def make(self, block: Block, part: Path) -> None:
         """Writes the sums of a block."""
-        classifier, labels = self.model.load(), self.labels()
+        classifier, labels = self.run.load(), self.labels()
 
         def measure(batch: EgoBatch, documents: Sequence[ReadDocument]) -> LabelSums:
             sums = LabelSums(labels)
@@ -240,13 +240,13 @@ class Evaluating:
 
 
 @lru_cache(maxsize=1)
-def _load_labels(model: Model) -> RunLabels:
+def _load_labels(run: RunHandle) -> RunLabels:
     """Labels of a run.
 
     Raises:
         CheckpointError: It was not evaluated, or a file is broken.
     """
-    folder, classifier = Path(model.folder), model.load()
+    folder, classifier = Path(run.folder), run.load()
     check_has_data(folder)
     if classifier.thresholds is None:
         raise CheckpointError(
@@ -269,9 +269,9 @@ def _load_labels(model: Model) -> RunLabels:
 
 @contextmanager
 def _naming_lines(classifier: Classifier, block: Block, with_gold: bool = False) -> Iterator[None]:
-    """Within the block documents are read; a fault gets the number of its line.
+    """Context in which a block's documents are read; a fault names its line in the file.
 
-    Lines before a block are counted here alone, as counting them reads the file up to there.
+    The lines before the block are counted only then, as that reads the file up to there.
     """
     try:
         yield

@@ -19,7 +19,7 @@ from match_graph.io.line_blocks import Block
 from match_graph.io.manifest import find_damage, read_manifest
 from match_graph.io.progress import Reporter
 from match_graph.predict import evaluate_files, job, load, predict_files, predict_lines
-from match_graph.predict.work import Model, Predicting, Task, make_part
+from match_graph.predict.work import Predicting, RunHandle, Task, make_part
 from match_graph.runs import Run as TrainedRun
 from match_graph.typing import DOCUMENT, LABEL, WORD
 
@@ -215,7 +215,7 @@ def test_predict_files_two_workers_one_killed(
     evaluate_files(folder, [inputs], tmp_path / "measures", block_bytes=SMALL)
     with Cluster(workers=2, memory="2GiB").open() as run:
         cluster: Any = Opened(run)
-        work = Fatal(Model.find(folder), marker=str(tmp_path / "killed"))
+        work = Fatal(RunHandle.find(folder), marker=str(tmp_path / "killed"))
         job.Job(work, [inputs], tmp_path / "out", SMALL, None, cluster).run(lambda: None)
         evaluate_files(folder, [inputs], tmp_path / "all", cluster=cluster, block_bytes=SMALL)
     assert (tmp_path / "killed").exists()
