@@ -13,8 +13,8 @@ from match_graph.cli.options import app
 from match_graph.errors import MatchGraphError
 from match_graph.io.escape import escape_controls
 
-#: Collections of the middle generation before one of the oldest. With Python's 10, a seventh of a
-#: command's start goes to what imports have made, which stays.
+#: Garbage collector's threshold of the oldest generation. With Python's 10, a seventh of the start
+#: of a command goes to collections of what imports have made, which stays.
 _OLDEST = 100
 
 

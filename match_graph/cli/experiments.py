@@ -31,8 +31,8 @@ _MAX_NAME = 40
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question(Workers):
-    """Experiment, changed by the command line, and the processes that run it."""
+class ExperimentOptions(Workers):
+    """Experiment with the command line's changes, and the workers that run it."""
 
     experiment: Annotated[
         str,
@@ -77,7 +77,7 @@ class Question(Workers):
 
 @command("benchmark")
 def run_experiment(
-    question: Question,
+    options: ExperimentOptions,
     runs: Annotated[
         int | None, typer.Option("--runs", min=1, max=10_000, help="Seeds per row.")
     ] = None,
@@ -87,10 +87,10 @@ def run_experiment(
     from match_graph.benchmark.results import describe_failures
     from match_graph.report import write_tables
 
-    experiment, reporter = question.load(runs), Reporter(question.quiet)
-    folder = question.out or Path("runs") / experiment.name
-    cluster = question.find_cluster(reporter)
-    results = run_benchmark(experiment, folder, question.root, cluster, reporter, question.row)
+    experiment, reporter = options.load(runs), Reporter(options.quiet)
+    folder = options.out or Path("runs") / experiment.name
+    cluster = options.find_cluster(reporter)
+    results = run_benchmark(experiment, folder, options.root, cluster, reporter, options.row)
     paths = write_tables(folder, results, reporter)
     _print_results(results)
     for path in paths:
@@ -101,7 +101,7 @@ def run_experiment(
 
 @command()
 def tune(
-    question: Question,
+    options: ExperimentOptions,
     trials: Annotated[
         int | None, typer.Option("--trials", min=1, max=10_000, help="Trials of each row.")
     ] = None,
@@ -113,14 +113,14 @@ def tune(
     """Search the settings of an experiment's rows by validation, with equal budgets."""
     from match_graph.benchmark import run_search
 
-    experiment, reporter = question.load(), Reporter(question.quiet)
+    experiment, reporter = options.load(), Reporter(options.quiet)
     given = {"trials": trials, "minutes": minutes}
     changes = {name: value for name, value in given.items() if value is not None}
     search = experiment.search.model_copy(update=changes)
     experiment = experiment.model_copy(update={"search": search})
-    folder = question.out or Path("runs") / f"{experiment.name}-search"
-    cluster = question.find_cluster(reporter)
-    found = run_search(experiment, folder, question.root, cluster, reporter, question.row)
+    folder = options.out or Path("runs") / f"{experiment.name}-search"
+    cluster = options.find_cluster(reporter)
+    found = run_search(experiment, folder, options.root, cluster, reporter, options.row)
     _print_search(found, search.measure)
     echo(folder / "trials.csv")
     echo(format_command("benchmark", folder / "tuned.yaml", "--runs", 5))

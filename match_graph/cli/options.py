@@ -84,13 +84,13 @@ def command(name: str | None = None) -> Callable[[W], W]:
 
 
 def _set(key: str, value: object) -> str:
-    """A setting as by --set; its value is YAML, in which text is quoted to stay what it is."""
+    """A setting in the form of --set, its value as YAML, so that a string stays a string."""
     return f"{key}={json.dumps(value, ensure_ascii=False)}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workers:
-    """Processes that share what is cut into parts."""
+    """Dask workers that share the work."""
 
     workers: Annotated[
         int | None,
@@ -102,14 +102,14 @@ class Workers:
     ] = None
 
     def find_cluster(self, reporter: Reporter, memory: str | None = None) -> Cluster | None:
-        """Cluster that shares the work; None is this process."""
+        """Dask cluster that shares the work; None without options that ask for one."""
         given = self.workers, self.scheduler, memory
         return None if given == (None, None, None) else Cluster(*given, reporter.line)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LimitedWorkers(Workers):
-    """Processes of limited memory: building, predictions of files."""
+    """Dask workers with a limit of memory, for builds and predictions of files."""
 
     worker_memory: Annotated[
         str | None, typer.Option("--worker-memory", help="Memory of each of them, such as 3GiB.")
@@ -121,7 +121,7 @@ class LimitedWorkers(Workers):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(LimitedWorkers):
-    """Settings by file and by name, and where and by which processes data are built."""
+    """Settings from a file and options, and where and by which workers data are built."""
 
     config: Annotated[Path | None, typer.Option("--config", help="A YAML file of settings.")] = None
     settings: SetOption = None
@@ -134,7 +134,7 @@ class Settings(LimitedWorkers):
     def open_dataset(
         self, name: str, config: Config, reporter: Reporter, **options: Any
     ) -> "CorpusDataset":
-        """Data set by the settings of its section; ``options`` are below them."""
+        """Data set opened with its settings, which override ``options``."""
         from match_graph.datasets import open_dataset
 
         options |= config.data.dataset_options()
@@ -169,7 +169,7 @@ class Start(Settings):
     ] = None
 
     def name_settings(self) -> list[str]:
-        """Settings that the flags stand for, behind those given."""
+        """Settings given by --set, then those of the flags."""
         named = [*(self.settings or [])]
         named += [] if self.seed is None else [f"seed={self.seed}"]
         if self.ablation:
@@ -283,7 +283,7 @@ class Train(Pretrain):
 
 @dataclass(frozen=True, kw_only=True)
 class Finished:
-    """An existing run: where its data are, and the code that it names."""
+    """An existing run: root of its data, and confirmation of a user's own code."""
 
     root: RootOption = None
     encoder: Annotated[

@@ -89,7 +89,7 @@ def assert_encoder(
 
 
 def _check_contract(check: Callable[[], None]) -> None:
-    """Runs a check that a run makes too; its sentence becomes that of an assertion."""
+    """Runs a check of the contract, raising its ConfigError as an AssertionError."""
     try:
         check()
     except ConfigError as error:
@@ -156,7 +156,7 @@ class _Bench:
         return self.batch(range(len(self.toy.texts)))
 
     def run(self, encoder: Encoder, batch: EgoBatch, what: str = "a batch") -> EncoderOutput:
-        """Output of the encoder, with its form checked."""
+        """Output of the encoder, whose type is checked."""
         try:
             output = encoder(batch)
         except Exception as error:
