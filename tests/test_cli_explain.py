@@ -1,28 +1,21 @@
 """`match-graph predict --explain`: a case study as text and as JSON."""
 
 import json
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from match_graph import Run
-from match_graph.cli import main
 from match_graph.predict.case_study import CaseStudy
 from match_graph.typing import MASKS
 
 
 @pytest.fixture
-def call(trained_run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    def run(*arguments: str) -> tuple[int, str, str]:
-        line = ["match-graph", "predict", str(trained_run.folder), "--device", "cpu", *arguments]
-        monkeypatch.setattr(sys, "argv", [*line, "--root", trained_run.dataset.root])
-        with pytest.raises(SystemExit) as exit_:
-            main()
-        out, err = capsys.readouterr()
-        return int(exit_.value.code or 0), out, err
-
-    return run
+def call(trained_run: Run, call):
+    """Runs `predict` with the trained run: (exit code, standard output, standard error)."""
+    options = "--device", "cpu", "--root", trained_run.dataset.root
+    return partial(call, "predict", trained_run.folder, *options)
 
 
 def test_explain_as_text_and_as_json(call, trained_run: Run, baseline_run: Run) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from together import run_forked, run_together
 
 from match_graph.errors import CheckpointError, ConfigError, CorpusError
@@ -21,32 +20,12 @@ from match_graph.io.progress import Reporter
 from match_graph.predict import evaluate_files, job, load, predict_files, predict_lines
 from match_graph.predict.work import Predicting, RunHandle, Task, make_part
 from match_graph.runs import Run as TrainedRun
-from match_graph.typing import DOCUMENT, LABEL, WORD
+from match_graph.typing import MASKS
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
 #: Bytes of a block of the tests: some ten documents.
 SMALL = 2000
-
-
-def list_documents(run: TrainedRun, split: str) -> list[dict[str, Any]]:
-    """Documents of a split as JSON objects, in the order of the graph."""
-    dataset, data = run.dataset, run.dataset[0]
-    names = {node_type: dataset.names(node_type).tolist() for node_type in data.node_types}
-    texts = dataset.table(DOCUMENT)["text"].tolist()
-    found = []
-    for number in data[DOCUMENT][f"{split}_mask"].nonzero().flatten().tolist():
-        record = {"paper": names[DOCUMENT][number], "text": texts[number]}
-        for source, relation, target in data.edge_types:
-            if relation == "has" and source == DOCUMENT and target != WORD:
-                ends = data[source, relation, target].edge_index
-                chosen = ends[1][ends[0] == number].tolist()
-                record[target] = [names[target][one] for one in chosen]
-        ptr, gold = dataset.targets.select(torch.tensor([number]))
-        record[LABEL] = [names[LABEL][one] for one in gold.tolist()]
-        assert len(ptr) == 2
-        found.append(record)
-    return found
 
 
 def write_lines(path: Path, documents: list[dict[str, Any]]) -> Path:
@@ -57,7 +36,8 @@ def write_lines(path: Path, documents: list[dict[str, Any]]) -> Path:
 
 @pytest.fixture(scope="module")
 def documents(trained_run: TrainedRun) -> list[dict[str, Any]]:
-    return list_documents(trained_run, "test")
+    """The test documents as JSON objects, in the order of the graph."""
+    return trained_run.dataset.as_json(trained_run.dataset.documents(MASKS["test"]).tolist())
 
 
 @pytest.fixture

@@ -52,17 +52,7 @@ def graph_run(tmp_path_factory: pytest.TempPathFactory, small_settings) -> Run:
 
 def raw_records(run: Run, split: str) -> list[dict[str, Any]]:
     """The documents of a split as they were read, in the order of the graph."""
-    dataset = run.dataset
-    table = dataset.table(DOCUMENT)
-    records = [{"paper": row.id, "text": row.text} for row in table.itertuples()]
-    for field in ("venue", "author", "reference"):
-        names = dataset.names(field).tolist()
-        for document, instance in dataset[0][DOCUMENT, "has", field].edge_index.t().tolist():
-            records[document].setdefault(field, []).append(names[instance])
-    if "time" in table:
-        for record, time in zip(records, table["time"].tolist(), strict=True):
-            record["time"] = time
-    return [records[row] for row in dataset.documents(MASKS[split]).tolist()]
+    return run.dataset.as_json(run.dataset.documents(MASKS[split]).tolist())
 
 
 @torch.no_grad()
