@@ -1,4 +1,4 @@
-"""A case study as data: what is derived from it, and what its JSON refuses."""
+"""Case studies as data: derived properties, and JSON that is refused."""
 
 import pytest
 from pydantic import ValidationError
@@ -14,13 +14,13 @@ def make_pull(output_term: float | None, parameter_term: float | None) -> Pull:
 
 
 def test_Pull_terms_of_an_edge_add_up() -> None:
-    """Those that a baseline lacks count nothing."""
+    """The total of a pull is the sum of its terms; terms that a baseline lacks count as 0."""
     assert make_pull(0.25, 0.5).total == 0.75
     assert make_pull(None, None).total == 0
 
 
 def test_Evidence_token_is_named_by_field_and_instance() -> None:
-    """As verdicts name it."""
+    """Evidence prints as field and instance, the form that verdicts use."""
     token = Evidence(
         field="venue", name="A", is_known=True, attention=None, effect=0.5, linear=None
     )
@@ -28,7 +28,7 @@ def test_Evidence_token_is_named_by_field_and_instance() -> None:
 
 
 def test_CaseLabel_gold_labels_are_those_of_the_document() -> None:
-    """In the order of the labels; the JSON is read back, but not with a key that is unknown."""
+    """Gold labels keep the order of labels; JSON with an unknown key is refused."""
     labels = [
         CaseLabel(label=name, name=None, is_gold=gold, depth=0, parents=[])
         for name, gold in (("a", True), ("b", False), ("c", True))
@@ -44,7 +44,7 @@ def test_CaseLabel_gold_labels_are_those_of_the_document() -> None:
 
 
 def test_CaseStudy_shows_names_beside_ids() -> None:
-    """Of labels, their parents and metadata; ids alone where no name is known."""
+    """Labels, parents and metadata are shown by name and id, or by id where no name is known."""
     labels = [
         CaseLabel(label=one, name=name, is_gold=True, depth=0, parents=[])
         for one, name in (("C1", "Graphs"), ("C2", None))

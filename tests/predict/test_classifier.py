@@ -1,4 +1,4 @@
-"""Prediction of new documents equals evaluation of the same documents, from the folder alone."""
+"""Predictions of new documents equal the evaluation of the same documents."""
 
 import json
 import os
@@ -39,12 +39,12 @@ def classifier(trained_run: Run) -> Classifier:
 
 @pytest.fixture
 def copied(trained_run: Run, tmp_path: Path) -> Path:
-    """The run folder, to be spoilt."""
+    """A copy of the run folder that a test may damage."""
     return Path(shutil.copytree(trained_run.folder, tmp_path / "run"))
 
 
 def make_records(dataset: CorpusDataset, split: str) -> list[dict[str, Any]]:
-    """The raw records of a split, each value doubled and the fields in another order."""
+    """The raw records of a split, with repeated authors and the fields in another order."""
     documents = dataset.table("document")
     records = [
         {"paper": row.id, "text": row.text, "label": "not read"} for row in documents.itertuples()
@@ -61,7 +61,7 @@ def make_records(dataset: CorpusDataset, split: str) -> list[dict[str, Any]]:
 
 @torch.no_grad()
 def evaluated_logits(run: Run, split: str) -> torch.Tensor:
-    """What evaluation computes from the graph, [documents of the split, L]."""
+    """Logits of evaluation from the graph, [documents of the split, L]."""
     model = run.finish_model(run.load_model()).eval()
     rows, logits = [], []
     for batch in run.loader(split):
@@ -73,7 +73,7 @@ def evaluated_logits(run: Run, split: str) -> torch.Tensor:
 
 @pytest.mark.gpu
 def test_Classifier_scores_on_a_gpu_as_on_the_cpu(trained_run: Run, classifier: Classifier) -> None:
-    """In float32: network, linear classifier, blend and calibration."""
+    """Network, linear classifier, blend and calibration score in float32 as on the CPU."""
     records = make_records(trained_run.dataset, "test")
     found = []
     for one in (classifier, load(trained_run.folder, device="cuda")):
@@ -87,7 +87,7 @@ def test_Classifier_scores_on_a_gpu_as_on_the_cpu(trained_run: Run, classifier: 
 def test_Classifier_same_logits_as_through_the_graph(
     trained_run: Run, classifier: Classifier
 ) -> None:
-    """Unseen metadata, repeated values, long author lists and empty texts; budgets that bind."""
+    """Logits equal those through the graph, with unseen metadata and budgets that bind."""
     for split in ("valid", "test", "train"):
         records = make_records(trained_run.dataset, split)
         read = [read_document(record, classifier._fields, "here") for record in records]
@@ -109,7 +109,7 @@ def test_Classifier_same_logits_as_through_the_graph(
 def test_Classifier_predictions_are_ranking_evaluation_measures(
     trained_run: Run, classifier: Classifier
 ) -> None:
-    """Same labels in the same order, same P@k as in metrics.json; whatever the batches."""
+    """Predictions rank as evaluation does and give P@1 of metrics.json, for any batch size."""
     records = make_records(trained_run.dataset, "test")
     logits = evaluated_logits(trained_run, "test")
     ids = trained_run.dataset.names("label").tolist()
@@ -153,7 +153,7 @@ def test_Classifier_predicted_documents_are_new_to_the_model(
 
 
 def test_Classifier_it_streams(classifier: Classifier) -> None:
-    """Of an endless generator two buffers are read before results come, in order."""
+    """Results of an endless generator come in order, while one more buffer is read ahead."""
     read = []
 
     def endless() -> Iterator[dict[str, Any]]:
@@ -167,7 +167,7 @@ def test_Classifier_it_streams(classifier: Classifier) -> None:
 
 
 def test_Classifier_predict_of_a_list_is_a_list(classifier: Classifier) -> None:
-    """A list or tuple gives a list, an iterator a stream of the same answers."""
+    """A list or tuple gives a list, an iterator an iterator of the same results."""
     documents = [{"paper": "a", "text": "w1 w2"}, {"paper": "b", "text": "w3"}]
     expected = classifier.predict(documents)
     assert [one["paper"] for one in expected] == ["a", "b"]
@@ -178,7 +178,7 @@ def test_Classifier_predict_of_a_list_is_a_list(classifier: Classifier) -> None:
 
 
 def test_Classifier_what_is_missing_or_unseen_is_no_fault(classifier: Classifier) -> None:
-    """No id, no metadata, null, empty text, unseen names: five labels each; top_k and labels."""
+    """Documents without id, metadata or text, or with unseen names, get five labels each."""
     documents = [
         {"text": ""},
         {"text": "never seen words", "venue": None, "author": [], "label": 7},
@@ -196,7 +196,7 @@ def test_Classifier_what_is_missing_or_unseen_is_no_fault(classifier: Classifier
 
 
 def test_Classifier_thresholds_choose_the_labels(trained_run: Run, classifier: Classifier) -> None:
-    """All labels at or above theirs, and no other; top_k caps them."""
+    """By threshold, labels at or above their own are given, at most top_k of them."""
     records = make_records(trained_run.dataset, "test")
     table = pd.read_parquet(trained_run.folder / "thresholds.parquet")
     least = dict(zip(table["label"], table["threshold"], strict=True))
@@ -213,7 +213,7 @@ def test_Classifier_thresholds_choose_the_labels(trained_run: Run, classifier: C
 
 
 def test_choose_labels_choosing_labels_by_hand() -> None:
-    """Above thresholds, best first, capped; a document with none."""
+    """Labels above thresholds come best first and capped; a document may have none."""
     logits = torch.logit(torch.tensor([[0.2, 0.9, 0.6], [0.1, 0.1, 0.1]]))
     thresholds = torch.tensor([0.15, 0.95, 0.5])
     first, second = choose_labels(logits, None, thresholds)
@@ -224,7 +224,7 @@ def test_choose_labels_choosing_labels_by_hand() -> None:
 
 
 def test_load_folder_in_the_match_format(tmp_path: Path, small_settings) -> None:
-    """Raw text by the regular expression, label names, and the data set deleted before loading."""
+    """A run of a MATCH folder predicts from raw text when the data set is deleted."""
     folder = write_match_folder(tmp_path / "toy")
     (folder / "id2label.txt").write_text("science\tScience\n", encoding="utf-8")
     config = small_settings(
@@ -278,7 +278,7 @@ def test_load_folder_in_the_match_format(tmp_path: Path, small_settings) -> None
 def test_Classifier_wrong_document_is_named(
     classifier: Classifier, document: Any, fault: str
 ) -> None:
-    """One sentence with its number; a stream gives out the documents of earlier batches."""
+    """A wrong document is named by number; a stream first gives the results before it."""
     documents = [{"text": "w1"}] * 8 + [document]
     results = classifier.predict(iter(documents), batch_size=1)
     assert len(list(islice(results, 8))) == 8
@@ -290,7 +290,7 @@ def test_Classifier_wrong_document_is_named(
 
 
 def test_Classifier_wrong_arguments(classifier: Classifier, trained_run: Run) -> None:
-    """Before anything is read."""
+    """Wrong arguments are refused before any document is read."""
     with pytest.raises(ConfigError) as caught:
         classifier.predict([], top_k=0)
     assert str(caught.value) == "top_k must be a whole number of 1 or more, found 0."
@@ -312,7 +312,7 @@ def test_Classifier_wrong_arguments(classifier: Classifier, trained_run: Run) ->
 
 
 def test_load_precision_is_chosen_by_who_reads_text(trained_run: Run, monkeypatch) -> None:
-    """Precision auto is resolved by the encoder's inputs; by default the run's is kept."""
+    """Precision "auto" depends on the encoder's inputs; by default the run's is kept."""
     seen = []
 
     def choose(config: TrainConfig, reads_text: bool) -> str:
@@ -333,7 +333,7 @@ def change_config(folder: Path, section: str | None, key: str, value: Any) -> No
 
 
 def test_load_folders_that_are_no_trained_run(copied: Path, tmp_path: Path) -> None:
-    """Not there, no run, not trained, of another format: a sentence each."""
+    """A missing folder, no run, an untrained run and another format are refused in one sentence."""
     with pytest.raises(CheckpointError) as caught:
         load(tmp_path / "nothing")
     assert str(caught.value) == (
@@ -362,7 +362,7 @@ def test_load_folders_that_are_no_trained_run(copied: Path, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", ["text.json", "venue.parquet", "label.parquet"])
 def test_load_tokens_that_are_missing_or_broken(copied: Path, name: str) -> None:
-    """The file is named, and the command that writes it again."""
+    """The error names the broken file of tokens and the command that writes it again."""
     path = copied / "tokens" / name
     path.write_bytes(b"PAR1 broken")
     with pytest.raises(CheckpointError, match="it has 11 bytes, not"):
@@ -387,7 +387,7 @@ def test_load_tokens_that_are_missing_or_broken(copied: Path, name: str) -> None
 
 
 def test_load_text_settings_are_checked(copied: Path) -> None:
-    """A wrong tokenizer and a broken pattern are faults of the file."""
+    """A wrong tokenizer or word pattern in text.json is refused."""
     path = copied / "tokens" / "text.json"
     content = json.loads(path.read_text())
     path.write_text(json.dumps({**content, "tokenizer": "magic"}))
@@ -407,7 +407,7 @@ def test_load_text_settings_are_checked(copied: Path) -> None:
 
 
 def test_load_thresholds_that_are_missing_or_of_other_labels(copied: Path) -> None:
-    """Missing ones matter only by threshold."""
+    """Missing thresholds are an error only of predictions by threshold."""
     path = copied / "thresholds.parquet"
     pd.read_parquet(path).head(3).to_parquet(path)
     write_manifest(copied)
@@ -451,7 +451,7 @@ def test_load_code_is_imported_by_request_only(
 
 
 def test_Classifier_predict_takes_a_frame_and_warns(classifier: Classifier) -> None:
-    """One document a row; keys that the run does not read are named."""
+    """A DataFrame has one document a row; keys that are not read are named in a warning."""
     documents = [{"text": "w1 w2", "venue": "venue1"}, {"text": "w3", "venue": "venue2"}]
     expected = classifier.predict(documents)
     assert classifier.predict(pd.DataFrame(documents)) == expected
@@ -460,7 +460,7 @@ def test_Classifier_predict_takes_a_frame_and_warns(classifier: Classifier) -> N
 
 
 def test_load_loading_leaves_the_callers_random_state_alone(trained_run: Run) -> None:
-    """Draws of the caller do not depend on whether a run was loaded."""
+    """Loading a run draws nothing from the caller's random state."""
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
@@ -476,7 +476,7 @@ _OTHERS = (
 
 
 def test_load_refuses_damage_and_misses_files_aloud(copied: Path) -> None:
-    """Each file that it reads, with one byte flipped, cut off, deleted: all name the file."""
+    """A flipped byte, a cut or a deleted file is refused by the name of the file."""
     names = sorted(read_manifest(copied))
     needed = [name for name in names if not name.startswith(_OTHERS)]
     assert {"config.yaml", MODEL, "thresholds.parquet", "tokens/word.parquet"} <= {*needed}
@@ -498,7 +498,7 @@ def test_load_refuses_damage_and_misses_files_aloud(copied: Path) -> None:
 
 
 def test_load_refuses_weights_that_are_not_finite(copied: Path) -> None:
-    """A NaN would be the probability of every document."""
+    """Weights with a NaN, which would score every document, are refused."""
     tensors = read_tensors(copied / MODEL)
     name = max(tensors, key=lambda name: tensors[name].numel())
     tensors[name].view(-1)[5] = torch.nan
@@ -513,7 +513,7 @@ def test_load_refuses_weights_that_are_not_finite(copied: Path) -> None:
 
 
 def test_load_refuses_a_pipe_in_place_of_a_file(copied: Path) -> None:
-    """Reading it would wait for ever."""
+    """A named pipe, on which reading would block for ever, is refused."""
     for name in (MODEL, "thresholds.parquet", "tokens/word.parquet", "tokens/text.json"):
         kept = (copied / name).read_bytes()
         (copied / name).unlink()
@@ -525,7 +525,7 @@ def test_load_refuses_a_pipe_in_place_of_a_file(copied: Path) -> None:
 
 
 def test_load_says_who_may_not_read(copied: Path) -> None:
-    """Not that there is no such file."""
+    """A file without permission to read is not reported as missing."""
     if os.geteuid() == 0:
         pytest.skip("root may read everything")
     (copied / MODEL).chmod(0)
@@ -534,7 +534,7 @@ def test_load_says_who_may_not_read(copied: Path) -> None:
 
 
 def test_Classifier_reads_rows_of_the_frame_of_its_run(tmp_path: Path) -> None:
-    """By the columns that from_frames was given, missing cells too; a folder keeps them."""
+    """Rows are read by the columns given to from_frames, also with missing cells."""
     frame = pd.DataFrame(
         {"key": [f"p{n}" for n in range(40)], "title": [f"w{n % 4} w{n % 3}" for n in range(40)],
          "body": ["a text", None] * 20, "who": [["Bo"], [], ["Li", "Bo"], None] * 10,

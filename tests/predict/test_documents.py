@@ -1,4 +1,4 @@
-"""Documents as a caller gives them."""
+"""Documents to predict as callers give them."""
 
 import csv
 import json
@@ -30,7 +30,7 @@ def own_columns(
 
 
 def test_list_rows_leaves_out_missing_cells() -> None:
-    """One document a row, as JSON would have it."""
+    """A DataFrame gives one document a row, without its missing cells."""
     frame = pd.DataFrame({"text": ["a", "b"], "venue": ["v", None], "year": [1999.0, np.nan]})
     expected = [{"text": "a", "venue": "v", "year": 1999}, {"text": "b"}]
     assert list_rows(frame, "X") == expected
@@ -38,7 +38,7 @@ def test_list_rows_leaves_out_missing_cells() -> None:
 
 
 def test_name_documents_refuses_what_is_no_list() -> None:
-    """A single document, a path, and a frame with two columns of one name."""
+    """A single document and a frame with two columns of one name are refused."""
     with pytest.raises(CorpusError) as caught:
         name_documents({"text": "a"})
     assert str(caught.value) == (
@@ -54,7 +54,7 @@ def test_name_documents_refuses_what_is_no_list() -> None:
 
 
 def test_OwnColumns_warn_of_unread_names_all_keys_once() -> None:
-    """Known keys, and documents that are none, which reading refuses, say nothing."""
+    """One warning names all unread keys; known keys and wrong documents add none."""
     good = [("1", {"text": "a", "paper": "p", "label": [], "time": 1, "x": [], "venue": "v"})]
     bad = [("2", {"text": "a", "venu": "v"}), ("3", {"authors": [], "venu": "w"}), ("4", None)]
     found: list[str] = []
@@ -100,7 +100,7 @@ ROWS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("name", ["new.csv", "new.tsv", "new.jsonl"])
 def test_OwnColumns_reads_documents_as_Custom_does(tmp_path: Path, name: str) -> None:
-    """Text, metadata, labels and times of the same file, as training and as prediction has them."""
+    """Prediction reads text, metadata, labels and times of a file as training does."""
     path = tmp_path / name
     if name == "new.jsonl":
         path.write_text("".join(f"{json.dumps(row)}\n" for row in ROWS))
@@ -135,7 +135,7 @@ def test_OwnColumns_reads_documents_as_Custom_does(tmp_path: Path, name: str) ->
 
 
 def test_OwnColumns_takes_the_MATCH_format_too() -> None:
-    """Documents in either form are read; keys of the other form are not, and are told."""
+    """Documents in either form are read; keys of the other form are named as unread."""
     columns = own_columns(OPTIONS["fields"], LAYOUT)
     document = {"paper": 3, "text": "of one", "author": ["Bo"], "label": ["all"]}
     assert columns.translate(document, "1") is document
@@ -154,7 +154,7 @@ def test_OwnColumns_takes_the_MATCH_format_too() -> None:
 
 
 def test_OwnColumns_labels_that_must_be_there() -> None:
-    """The message names the run's columns; an empty cell has no labels."""
+    """A missing label column is named as the run calls it; an empty cell has no labels."""
     columns = own_columns(OPTIONS["fields"], LAYOUT)
     row = {"key": "3", "title": "of one", "tags": ""}
     assert columns.translate(Cells(row), "1", with_gold=True)["label"] == []
@@ -170,7 +170,7 @@ def test_OwnColumns_labels_that_must_be_there() -> None:
 
 
 def test_OwnColumns_missing_cells_are_empty() -> None:
-    """As in training; where no column of CSV has the text, the names are wrong."""
+    """Missing cells are empty as in training; CSV without any text column is refused."""
     columns = own_columns(OPTIONS["fields"], LAYOUT)
     for missing in (None, pd.NA, ""):
         row = {"key": missing, "first": ["Bo"], 5: "a"}
@@ -187,7 +187,7 @@ def test_OwnColumns_missing_cells_are_empty() -> None:
 
 
 def test_OwnColumns_reads_CSV_by_the_keys_of_MATCH() -> None:
-    """Of a run whose data set has no columns of its own; dicts stay as they are."""
+    """CSV has the keys of the MATCH format where the run's data set has no own columns."""
     columns = own_columns(["author"])
     row = {"paper": "3", "text": "of one", "author": "Bo;Li", "label": "a; b", "time": "2015"}
     assert columns.translate(row, "1") is row

@@ -1,4 +1,4 @@
-"""MatchClassifier in scikit-learn's tools: on toy documents, and on cacm where it is there."""
+"""MatchClassifier with scikit-learn's tools: on toy documents, and on cacm where available."""
 
 import copy
 import pickle
@@ -64,7 +64,7 @@ EXPECTED = {
 
 
 class ArrayClassifier(MatchClassifier):
-    """One that claims to take arrays, as scikit-learn skips its checks of all others."""
+    """A subclass that claims to take arrays, as scikit-learn checks no other estimators."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -85,7 +85,7 @@ def fitted() -> MatchClassifier:
 
 
 def test_match_classifier_ignores_a_hierarchy_by_setting() -> None:
-    """One with a cycle too, as the message about it says."""
+    """data.hierarchy=ignore drops a cyclic hierarchy, as the error about it says."""
     settings = {"data.min_word_count": 1, "data.hierarchy": "ignore"}
     estimator = make(hierarchy=[("a", "b"), ("b", "a")], encoder="prior", settings=settings)
     estimator.fit(DOCUMENTS, LABELS)
@@ -93,7 +93,7 @@ def test_match_classifier_ignores_a_hierarchy_by_setting() -> None:
 
 
 def test_match_classifier_reads_texts_by_tokenizer() -> None:
-    """The run keeps it, so that documents to predict are read by it: here one in another form."""
+    """The run keeps the tokenizer, and new documents are read by it."""
     words = {"закон": "Recht", "größe": "Maß"}
     documents = [{"text": f"{word} {n}"} for n in range(12) for word in words]
     labels = [[words[one["text"].split()[0]]] for one in documents]
@@ -116,7 +116,7 @@ def test_match_classifier_warns_of_keys_that_it_does_not_read() -> None:
 
 @pytest.mark.filterwarnings("ignore")  # of checks that scikit-learn skips
 def test_match_classifier_passes_checks_of_scikit_learn() -> None:
-    """All but those listed, which all fail."""
+    """All checks of scikit-learn pass except those listed, which all fail."""
     done = check_estimator(
         ArrayClassifier(), expected_failed_checks=EXPECTED, on_skip=None, on_fail=None
     )
@@ -129,7 +129,7 @@ def test_match_classifier_passes_checks_of_scikit_learn() -> None:
 
 
 def test_match_classifier_fit_keeps_parameters_and_documents() -> None:
-    """Neither is changed; classes_ are sorted as MultiLabelBinarizer sorts them."""
+    """fit changes no parameter or document; classes_ are sorted as by MultiLabelBinarizer."""
     documents, settings = copy.deepcopy(DOCUMENTS), {"data.min_word_count": 1}
     estimator = make(settings=settings)
     before = estimator.get_params()
@@ -143,7 +143,7 @@ def test_match_classifier_fit_keeps_parameters_and_documents() -> None:
 
 
 def test_match_classifier_predict_equals_the_run(fitted: MatchClassifier) -> None:
-    """Probabilities and labels at thresholds are those of `Classifier.predict`, by column."""
+    """Probabilities and labels at thresholds equal those of `Classifier.predict`."""
     probability, chosen = fitted.predict_proba(DOCUMENTS), fitted.predict(DOCUMENTS)
     column = {name: number for number, name in enumerate(fitted.classes_)}
     listed = list(load(fitted.folder_, device="cpu").predict(DOCUMENTS, top_k=100))
@@ -160,7 +160,7 @@ def test_match_classifier_predict_equals_the_run(fitted: MatchClassifier) -> Non
 
 
 def test_match_classifier_predict_is_of_a_document_alone(fitted: MatchClassifier) -> None:
-    """Neither order nor the others change a document's probabilities; labels are not read."""
+    """Probabilities depend neither on the other documents nor on labels in them."""
     whole = fitted.predict_proba(DOCUMENTS)
     assert np.allclose(fitted.predict_proba(DOCUMENTS[::-1]), whole[::-1], atol=1e-6)
     bare = [{k: v for k, v in one.items() if k != "label"} for one in DOCUMENTS[:2]]
@@ -169,7 +169,7 @@ def test_match_classifier_predict_is_of_a_document_alone(fitted: MatchClassifier
 
 
 def test_match_classifier_sparse_output(fitted: MatchClassifier) -> None:
-    """The same matrix, which measures of scikit-learn take."""
+    """sparse_output gives the same matrix, which measures of scikit-learn take."""
     estimator = copy.copy(fitted).set_params(sparse_output=True)
     found = estimator.predict(DOCUMENTS)
     assert sparse.issparse(found)
@@ -178,7 +178,7 @@ def test_match_classifier_sparse_output(fitted: MatchClassifier) -> None:
 
 
 def test_match_classifier_score_is_ndcg(fitted: MatchClassifier) -> None:
-    """As scikit-learn's, for documents with labels; labels unknown to fit count as missed."""
+    """score equals scikit-learn's NDCG; labels unknown to fit count as missed."""
     has = MATRIX.any(axis=1)
     documents = [one for one, kept in zip(DOCUMENTS, has, strict=True) if kept]
     labels = [one for one, kept in zip(LABELS, has, strict=True) if kept]
@@ -208,7 +208,7 @@ def test_match_classifier_indicator_equals_lists(fitted: MatchClassifier, encode
     ids=["networkx", "dict", "lists"],
 )
 def test_match_classifier_hierarchy_in_all_forms(hierarchy: Any) -> None:
-    """The run has the edges; "methods", which no document has, is contracted."""
+    """Every form of a hierarchy gives the same edges; "methods", on no document, is contracted."""
     estimator = make(hierarchy=hierarchy, encoder="prior").fit(DOCUMENTS, LABELS)
     found = load(estimator.folder_, device="cpu")
     names = found.vocabulary.labels["id"].tolist()
@@ -219,7 +219,7 @@ def test_match_classifier_hierarchy_in_all_forms(hierarchy: Any) -> None:
 
 
 def test_match_classifier_frame_equals_dicts() -> None:
-    """A row per document, a cell per field; missing cells and other columns are not read."""
+    """A DataFrame gives the same as dicts; missing cells and other columns are not read."""
     records = [{key: one[key] for key in ("text", *TOY_FIELDS) if key in one} for one in DOCUMENTS]
     records[0]["venue"] = None
     frame = pd.DataFrame(records, index=[f"row {n}" for n in range(len(records))])
@@ -234,7 +234,7 @@ def test_match_classifier_frame_equals_dicts() -> None:
 
 
 def test_match_classifier_columns_without_names() -> None:
-    """Columns are numbers; one that no document has keeps its place, with probability 0."""
+    """Columns without names are numbered; one that no document has gets probability 0."""
     matrix = np.insert(MATRIX, 2, 0, axis=1)
     estimator = make(hierarchy=[(0, 8), (1, 0)]).fit(DOCUMENTS, matrix)
     assert estimator.classes_.tolist() == list(range(9))
@@ -257,7 +257,7 @@ def test_match_classifier_citations_become_edges() -> None:
 
 @pytest.mark.slow
 def test_match_classifier_random_state() -> None:
-    """A number or a RandomState repeats a fit, and another one gives another."""
+    """The same int or RandomState repeats a fit, and another one gives another."""
     settings = {"pretrain.channels": 8, "model.channels": 8}
     settings |= {"train.epochs": 1, "data.min_word_count": 1, "pretrain.samples": 100}
     estimator = make(encoder="match", settings=settings)
@@ -271,7 +271,7 @@ def test_match_classifier_random_state() -> None:
 
 
 def test_match_classifier_clone_and_nested_settings() -> None:
-    """A clone is not fitted; `settings__KEY` sets one setting and leaves the dict given alone."""
+    """A clone is not fitted; `settings__KEY` changes one setting, not the dict given."""
     settings = {"data.min_word_count": 1}
     estimator = make(settings=settings)
     other = clone(estimator).set_params(**{"settings__train.epochs": 3})
@@ -287,7 +287,7 @@ def test_match_classifier_clone_and_nested_settings() -> None:
 
 @pytest.mark.slow
 def test_match_classifier_grid_search_over_a_setting() -> None:
-    """Numbers of NumPy too, within a Pipeline whose first step makes documents of rows."""
+    """A grid search sets numbers of NumPy, also of a step within a Pipeline."""
     rows = [(one["text"], one.get("venue")) for one in DOCUMENTS]
     to_documents = FunctionTransformer(lambda rows: [{"text": t, "venue": v} for t, v in rows])
     estimator = make(fields=["venue"], classes=BINARIZER.classes_)
@@ -304,7 +304,7 @@ def test_match_classifier_grid_search_over_a_setting() -> None:
 
 @pytest.mark.slow
 def test_match_classifier_cross_validation() -> None:
-    """Scores and out-of-fold predictions, of a matrix and, with a splitter, of lists."""
+    """cross_val_score and cross_val_predict work on a matrix and, with a splitter, on lists."""
     folds = KFold(2, shuffle=True, random_state=0)
     lists = cross_val_score(make(), DOCUMENTS, LABELS, cv=folds, error_score="raise")
     named = make(classes=BINARIZER.classes_)
@@ -319,7 +319,7 @@ def test_match_classifier_cross_validation() -> None:
 
 
 def test_match_classifier_folder_lives_with_it(match_graph_home: Path) -> None:
-    """A temporary one goes with a new fit and with the estimator; nothing is left elsewhere."""
+    """A temporary folder is removed by a new fit and with the estimator."""
     estimator = make(encoder="prior").fit(DOCUMENTS, LABELS)
     first = estimator.folder_
     assert not (first.parent / "data").exists()
@@ -332,7 +332,7 @@ def test_match_classifier_folder_lives_with_it(match_graph_home: Path) -> None:
 
 
 def test_match_classifier_failed_fit_leaves_no_folder() -> None:
-    """Neither a folder nor the fit before."""
+    """A failed fit leaves no folder and forgets the fit before."""
     estimator = make(encoder="prior").fit(DOCUMENTS, LABELS)
     folder = estimator.folder_
     with pytest.raises(CorpusError, match="no training document"):
@@ -344,7 +344,7 @@ def test_match_classifier_failed_fit_leaves_no_folder() -> None:
 
 
 def test_match_classifier_folder_given_stays(tmp_path: Path) -> None:
-    """It is a run folder, replaced by the next fit."""
+    """A folder given holds the run, which the next fit replaces."""
     estimator = make(encoder="prior", folder=tmp_path / "run").fit(DOCUMENTS, LABELS)
     wanted = estimator.fit(DOCUMENTS, LABELS).predict_proba(DOCUMENTS)
     del estimator
@@ -353,7 +353,7 @@ def test_match_classifier_folder_given_stays(tmp_path: Path) -> None:
 
 
 def test_match_classifier_pickle(tmp_path: Path) -> None:
-    """A copy has a folder of its own and predicts the same; one without a fit is copied too."""
+    """A pickled copy has a folder of its own and predicts the same, fitted or not."""
     estimator = make().fit(DOCUMENTS, LABELS)
     wanted = estimator.predict_proba(DOCUMENTS)
     content, folder = pickle.dumps(estimator), estimator.folder_
@@ -368,7 +368,7 @@ def test_match_classifier_pickle(tmp_path: Path) -> None:
 
 
 def test_match_classifier_pickle_of_a_relative_folder(tmp_path: Path, monkeypatch) -> None:
-    """From another folder too; where the run is gone, it is refused and not lost."""
+    """A relative folder is found from elsewhere; pickling is refused where it is gone."""
     monkeypatch.chdir(tmp_path)
     estimator = make(folder="mine").fit(DOCUMENTS, LABELS)
     (tmp_path / "other").mkdir()
@@ -397,7 +397,7 @@ def test_match_classifier_pickle_of_a_relative_folder(tmp_path: Path, monkeypatc
 def test_match_classifier_fit_names_faults(
     parameters: dict[str, Any], documents: Any, labels: Any, message: str
 ) -> None:
-    """With the document."""
+    """Faults of documents and labels are named with the document."""
     with pytest.raises(CorpusError, match=message):
         make(**parameters).fit(documents, labels)
 
@@ -417,7 +417,7 @@ def test_match_classifier_fit_names_faults(
 def test_match_classifier_fit_names_wrong_settings(
     parameters: dict[str, Any], message: str
 ) -> None:
-    """Before anything is trained."""
+    """Wrong parameters and settings are refused before anything is trained."""
     estimator = make().set_params(**parameters)
     with pytest.raises(ConfigError, match=message):
         estimator.fit(DOCUMENTS, LABELS)
@@ -425,7 +425,7 @@ def test_match_classifier_fit_names_wrong_settings(
 
 @pytest.mark.slow
 def test_match_classifier_pipeline_on_cacm(data_folder: Path) -> None:
-    """Raw rows -> documents -> labels, cross-validated: far above the prior."""
+    """A cross-validated pipeline from raw rows of cacm ranks far above the label prior."""
     records = []
     for name in ("train.json", "dev.json", "test.json"):
         with (data_folder / "cacm" / name).open("rb") as file:
