@@ -1,4 +1,4 @@
-"""What tokens have to do with labels: leave-one-out against one forward per token, sums, words."""
+"""Token evidence: leave-one-out against a forward per token, linear sums, words."""
 
 import pytest
 import torch
@@ -20,7 +20,7 @@ def read_document(classifier: Classifier, run: Run, number: int) -> DocumentEvid
 
 
 def find_document(run: Run, least: int, most: int) -> tuple[int, EgoBatch]:
-    """A test document with so many metadata, and its batch as evaluation reads it."""
+    """A test document with a number of metadata in a range, and its batch from the graph."""
     sampler = run.loader("test").node_sampler
     for number in run.dataset.documents(MASKS["test"]).tolist():
         record = run.dataset.as_json([number])[0]
@@ -42,7 +42,7 @@ def score(run: Run, batch: EgoBatch) -> Tensor:
 
 
 def test_DocumentEvidence_leave_one_out_equals_forward_per_token(trained_run: Run) -> None:
-    """Within the budget: the document's batch from the graph, with each metadata token dropped."""
+    """Leave-one-out scores equal those of the document's batch without each metadata token."""
     number, batch = find_document(trained_run, 3, 6)
     document = read_document(load(trained_run.folder, "cpu"), trained_run, number)
     logits = document.score()
@@ -61,7 +61,7 @@ def test_DocumentEvidence_leave_one_out_equals_forward_per_token(trained_run: Ru
 
 
 def test_leave_out_above_the_budget_the_next_instance_moves_up(trained_run: Run) -> None:
-    """Items are those that were read; without one the document is read as it would come."""
+    """Above the budget, leaving out an item scores as the document without that instance."""
     most = trained_run.config.data.max_metadata
     number, _ = find_document(trained_run, most + 1, 99)
     classifier = load(trained_run.folder, "cpu")
@@ -77,7 +77,7 @@ def test_leave_out_above_the_budget_the_next_instance_moves_up(trained_run: Run)
 
 
 def test_DocumentEvidence_attention_is_that_of_document_alone(trained_run: Run) -> None:
-    """The last layer's, at the items' places behind the [CLS] tokens."""
+    """Attention is that of the last layer at the items' places, after the [CLS] tokens."""
     number, batch = find_document(trained_run, 3, 6)
     document = read_document(load(trained_run.folder, "cpu"), trained_run, number)
     model = trained_run.load_model().eval()
@@ -92,7 +92,7 @@ def test_DocumentEvidence_attention_is_that_of_document_alone(trained_run: Run) 
 
 
 def test_DocumentEvidence_attention_of_the_last_layer(make_variant) -> None:
-    """Shares are those of the last layer, also where a document's features are its first token."""
+    """Shares are of the last layer, also where the first token is a document's features."""
     run = make_variant(
         "star", "model.encoder=star_transformer", "model.encoder_config.metadata=true",
         "model.encoder_config.num_cycles=2", "data.features.document={latent: 4}", "train.epochs=1",
@@ -116,7 +116,7 @@ def test_DocumentEvidence_attention_of_the_last_layer(make_variant) -> None:
 def test_DocumentEvidence_additions_sum_to_linear_scores(
     name: str, request: pytest.FixtureRequest
 ) -> None:
-    """Metadata (where they are read) and words together, in the classifier's share of a blend."""
+    """Additions of metadata and words sum to the linear scores, times the share in a blend."""
     run: Run = request.getfixturevalue(name)
     classifier, labels = load(run.folder, "cpu"), torch.tensor([3, 0, 7])
     linear = classifier.linear
@@ -140,7 +140,7 @@ def test_DocumentEvidence_additions_sum_to_linear_scores(
 
 
 def test_DocumentEvidence_scales_additions_as_its_calibration(trained_run: Run) -> None:
-    """By each label's own slope."""
+    """Additions are multiplied by the scale of each label's calibration."""
     classifier, labels = load(trained_run.folder, "cpu"), torch.tensor([3, 0, 7])
     number = int(trained_run.dataset.documents(MASKS["test"])[0])
     document = read_document(classifier, trained_run, number)
@@ -157,7 +157,7 @@ def test_DocumentEvidence_scales_additions_as_its_calibration(trained_run: Run) 
 
 
 def test_DocumentEvidence_names_words_by_what_they_add(trained_run: Run) -> None:
-    """Each word with the addition of its own token, repeated or not."""
+    """Each word has the addition of its own token, repeated or not."""
     classifier, labels = load(trained_run.folder, "cpu"), torch.tensor([3, 0, 7])
     known = list(classifier.vocabulary.rows[WORD])
     text = " ".join([known[2], known[0], known[2], known[5]])
@@ -174,7 +174,7 @@ def test_DocumentEvidence_names_words_by_what_they_add(trained_run: Run) -> None
 
 
 def test_LinearEvidence_largest_words_are_in_order() -> None:
-    """The largest first, equal ones by the alphabet, none that adds nothing."""
+    """Words are sorted by addition, ties by the alphabet, without those that add nothing."""
     values = torch.tensor([[0.0, 0.5], [0.0, 2.0], [0.0, -1.0], [0.0, 0.5], [0.0, 0.0]])
     evidence = LinearEvidence(None, ["b", "c", "d", "a", "e"], values)
     assert [(one.word, one.linear) for one in evidence.largest_words(1, 3)] == [
@@ -187,7 +187,7 @@ def test_LinearEvidence_largest_words_are_in_order() -> None:
 
 
 def test_DocumentEvidence_knows_what_training_has_seen(trained_run: Run) -> None:
-    """Another instance is read as [UNK], of its own field."""
+    """Instances unseen in training are read as the [UNK] of their field."""
     classifier = load(trained_run.folder, "cpu")
     seen = next(iter(classifier.vocabulary.rows["author"]))
     content = {"text": "w1", "author": [seen, "somebody new"], "venue": "new"}
@@ -200,7 +200,7 @@ def test_DocumentEvidence_knows_what_training_has_seen(trained_run: Run) -> None
 
 
 def test_DocumentEvidence_encoder_words_owes_nothing_metadata(text_run: Run) -> None:
-    """Leave-one-out finds no effect, and there is no attention to metadata."""
+    """An encoder of words alone has no effect of metadata and no attention to them."""
     document = read_document(load(text_run.folder, "cpu"), text_run, 390)
     assert document.items
     logits = document.score()
@@ -217,7 +217,7 @@ def graph_run(make_variant) -> Run:
 
 
 def test_leave_out_encoders_over_graphs_lose_instance_everywhere(graph_run: Run) -> None:
-    """Tokens, neighbours and citations: each variant scores as that document does by itself."""
+    """An instance left out is gone from tokens, neighbours and citations of a graph encoder."""
     classifier = load(graph_run.folder, "cpu")
     document = read_document(classifier, graph_run, 395)
     assert len(document.items) > 2
@@ -286,5 +286,5 @@ def make_evidence(name: str, effect: float, attention: float | None) -> Evidence
 def test_judge_verdicts(
     evidence: list[Evidence], verdict: tuple[str | None, str | None, str]
 ) -> None:
-    """Whether leave-one-out and attention agree is said in a sentence."""
+    """The verdict says whether leave-one-out and attention agree."""
     assert judge(evidence) == verdict

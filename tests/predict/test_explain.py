@@ -1,4 +1,4 @@
-"""What carried predictions: the labels of predict, parents' terms against the whole penalties."""
+"""Explanations: labels as predicted, and parents' terms as in the loss."""
 
 import shutil
 from dataclasses import replace
@@ -22,7 +22,7 @@ from match_graph.typing import MASKS
 
 
 def test_Explainer_labels_are_those_of_prediction(trained_run: Run) -> None:
-    """Same labels and probabilities as `Classifier.predict`, right where they are gold."""
+    """Labels and probabilities equal `Classifier.predict`, and gold ones are marked right."""
     records = trained_run.dataset.as_json(trained_run.dataset.documents(MASKS["test"])[:5])
     results = load(trained_run.folder, "cpu").predict(records, top_k=4)
     explainer = Explainer(trained_run, "cpu")
@@ -38,7 +38,7 @@ def test_Explainer_labels_are_those_of_prediction(trained_run: Run) -> None:
 
 
 def test_Explainer_terms_of_all_parents_sum_to_the_penalties(trained_run: Run) -> None:
-    """Of all labels of a document: lambda times the penalty that training takes."""
+    """Terms of a document's labels sum to the penalties of training, times lambda."""
     record = trained_run.dataset.as_json([395])[0]
     explainer = Explainer(trained_run, "cpu")
     found = explainer.explain(record, top_k=trained_run.dataset.num_labels)
@@ -68,7 +68,7 @@ def test_Explainer_terms_of_all_parents_sum_to_the_penalties(trained_run: Run) -
 
 
 def test_Explainer_baseline_gives_leave_one_out_alone(baseline_run: Run) -> None:
-    """No attention or loss; effects, its weights and the parents' probabilities are there."""
+    """A baseline has effects and its weights, but no attention and no loss terms."""
     record = baseline_run.dataset.as_json([391])[0]
     found = Explainer(baseline_run, "cpu").explain(record).predictions
     assert len(found) == 5
@@ -83,7 +83,7 @@ def test_Explainer_baseline_gives_leave_one_out_alone(baseline_run: Run) -> None
 
 
 def test_Explainer_scores_are_computed_in_float32(trained_run: Run, tmp_path: Path) -> None:
-    """Whatever the run's precision: bfloat16 would hide small effects."""
+    """Scores are in float32 whatever the run's precision, as bfloat16 hides small effects."""
     folder = Path(shutil.copytree(trained_run.folder, tmp_path / "run"))
     settings = (folder / CONFIG).read_text(encoding="utf-8")
     other = settings.replace("precision: 32-true", "precision: bf16-mixed")
@@ -100,14 +100,14 @@ def test_Explainer_scores_are_computed_in_float32(trained_run: Run, tmp_path: Pa
 def test_Explainer_untrained_run_is_refused(
     trained_run: Run, tmp_path: Path, small_settings
 ) -> None:
-    """As by `load`."""
+    """An untrained run is refused as by `load`."""
     run = start_run("synthetic", small_settings(), tmp_path / "run", trained_run.dataset.root)
     with pytest.raises(CheckpointError, match=r"model\.safetensors"):
         Explainer(run, "cpu")
 
 
 def test_Explainer_explain_refuses_numbers_of_labels(trained_run: Run) -> None:
-    """As `predict` does."""
+    """A wrong number of labels is refused as by `predict`."""
     explainer = Explainer(trained_run, "cpu")
     for wrong in (0, -1, 2.5):
         with pytest.raises(ConfigError, match="top_k must be a whole number of 1 or more, found"):

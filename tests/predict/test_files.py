@@ -1,4 +1,4 @@
-"""Files of documents: named, in order, or refused."""
+"""Input files: named, in order, or refused."""
 
 import gzip
 from pathlib import Path
@@ -10,7 +10,7 @@ from match_graph.predict.files import find_inputs, read_documents
 
 
 def test_find_inputs_files_and_folders_in_order(tmp_path: Path) -> None:
-    """A folder's by name; what does not end in .jsonl or .JSONL is not read, unless named."""
+    """Files of a folder are sorted by name; those with other suffixes are read only by name."""
     folder = tmp_path / "in"
     folder.mkdir()
     for name in ("b.jsonl", "a.JSONL", "readme.txt"):
@@ -22,7 +22,7 @@ def test_find_inputs_files_and_folders_in_order(tmp_path: Path) -> None:
 
 
 def test_find_inputs_of_one_name_or_none(tmp_path: Path) -> None:
-    """Results would have the same name."""
+    """Two inputs of one name are refused, as their results would have the same name."""
     for name in ("a.jsonl", "a.jsonl.gz"):
         (tmp_path / name).touch()
     with pytest.raises(CorpusError) as caught:
@@ -41,7 +41,7 @@ def test_find_inputs_of_one_name_or_none(tmp_path: Path) -> None:
 
 
 def test_find_inputs_does_not_cut_a_table(tmp_path: Path) -> None:
-    """A cell may hold line breaks; a row stands at its first line."""
+    """CSV is one block, as a cell may hold line breaks; a row is named by its first line."""
     path = tmp_path / "a.csv.gz"
     content = b'id,text\n1,"of\none"\n2,b\n'
     path.write_bytes(gzip.compress(content))
@@ -57,7 +57,7 @@ def test_find_inputs_does_not_cut_a_table(tmp_path: Path) -> None:
 
 
 def test_read_documents_byte_order_mark_of_a_file_alone(tmp_path: Path) -> None:
-    """That of a later block is none."""
+    """A byte order mark is dropped at the start of a file, not of a later block."""
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"a": 1}\n\xef\xbb\xbf{"a": 2}\n')
     [one] = find_inputs([path], 4)

@@ -1,4 +1,4 @@
-"""The hub by a fake of its API: what is uploaded and downloaded, and each refusal."""
+"""The hub, by a fake of its API: what is uploaded and downloaded, and each refusal."""
 
 import sys
 from pathlib import Path
@@ -19,7 +19,7 @@ DOCUMENTS = [{"text": "w1 w2 w3", "venue": "venue1"}, {"text": "w4"}]
 
 
 class FakeApi:
-    """Repositories in memory: calls are kept, files of an upload are copied as links."""
+    """Repositories in memory, which keep calls, and the files of an upload as links."""
 
     calls: list[tuple[str, dict[str, Any]]]
     files: dict[str, bytes]
@@ -78,7 +78,7 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[FakeApi]:
 
 
 def test_Classifier_push_to_hub_and_from_pretrained(api: type[FakeApi], trained_run: Run) -> None:
-    """Of a run the shared folder is uploaded, and what comes back predicts the same."""
+    """A run is uploaded as its shared folder, and what is downloaded predicts the same."""
     classifier = load(trained_run.folder, "cpu")
     address = classifier.push_to_hub("me/it", license="mit", private=True, branch="new", token="t")
     assert address == "https://hub/me/it/commit/1"
@@ -99,7 +99,7 @@ def test_Classifier_push_to_hub_and_from_pretrained(api: type[FakeApi], trained_
 def test_push_run_shared_folder_goes_as_it_is(
     api: type[FakeApi], trained_run: Run, tmp_path: Path
 ) -> None:
-    """With a card that somebody has edited; it is loaded from the folder without the hub."""
+    """A shared folder is uploaded with its edited card, and loaded without the hub."""
     folder = share_run(trained_run.folder, tmp_path / "shared")
     (folder / "README.md").write_text("mine")
     push_run(folder, "me/it")
@@ -124,7 +124,7 @@ def test_push_run_shared_folder_goes_as_it_is(
 def test_from_pretrained_hub_that_refuses_is_one_sentence(
     api: type[FakeApi], trained_run: Run, fault: Exception
 ) -> None:
-    """Offline, unknown, forbidden: the repository and the reason, in both directions."""
+    """A failure of the hub is one sentence with the repository and the reason."""
     api.fault = fault
     reason = " ".join(str(fault).split())
     with pytest.raises(CheckpointError) as caught:
@@ -140,7 +140,7 @@ def test_from_pretrained_hub_that_refuses_is_one_sentence(
 def test_from_pretrained_needs_the_package(
     trained_run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One sentence names the extra; a folder is loaded without it."""
+    """The error names the extra to install; a folder is loaded without it."""
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(ConfigError) as caught:
         Classifier.from_pretrained("me/it")

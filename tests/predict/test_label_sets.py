@@ -1,4 +1,4 @@
-"""Labels in all the forms of scikit-learn, and hierarchies in all of Python."""
+"""Labels in all the forms of scikit-learn, and hierarchies in all those of Python."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ LISTS = [["b", "a"], [], ["c", "a", "a"]]
 
 @given(st.lists(st.lists(st.text(min_size=1)), min_size=1).filter(any))
 def test_encode_labels_equals_multi_label_binarizer(lists: list[list[str]]) -> None:
-    """Classes and columns, of lists and of the matrix made of them."""
+    """Classes and columns equal MultiLabelBinarizer's, for lists and for its matrix."""
     binarizer = MultiLabelBinarizer()
     matrix = binarizer.fit_transform(lists)
     classes = find_classes(lists)
@@ -41,7 +41,7 @@ def test_encode_labels_equals_multi_label_binarizer(lists: list[list[str]]) -> N
     ids=["lists", "sets", "iterator", "series", "arrays"],
 )  # fmt: skip
 def test_encode_labels_of_any_iterable(y: Any) -> None:
-    """Each label once; the order within a document does not count."""
+    """Labels of a document may be any iterable; repeats and order do not count."""
     classes = find_classes(LISTS)
     assert list(map(sorted, encode_labels(y, classes))) == [[0, 1], [], [0, 2]]
 
@@ -52,7 +52,7 @@ def test_encode_labels_of_any_iterable(y: Any) -> None:
 @pytest.mark.parametrize("dtype", ["bool", "int8", "float64"])
 @pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
 def test_encode_labels_of_a_matrix(make: Any, dtype: str) -> None:
-    """Columns are numbered, or named by the classes given."""
+    """Columns of a matrix are numbered, or named by the classes given."""
     y = make(np.array([[1, 1, 0], [0, 0, 0], [1, 0, 1]], dtype=dtype))
     assert find_classes(y).tolist() == [0, 1, 2]
     classes = find_classes(y, np.array(["z", "x", "y"], dtype=object))
@@ -61,7 +61,7 @@ def test_encode_labels_of_a_matrix(make: Any, dtype: str) -> None:
 
 
 def test_find_classes_of_a_frame_are_its_columns() -> None:
-    """Unless others are given."""
+    """Classes of a DataFrame are its columns, unless others are given."""
     y = pd.DataFrame([[1, 0], [1, 1]], columns=["web", "graphs"])
     assert find_classes(y).tolist() == ["web", "graphs"]
     assert encode_labels(y, find_classes(y)) == [[0], [0, 1]]
@@ -71,7 +71,7 @@ def test_find_classes_of_a_frame_are_its_columns() -> None:
 
 
 def test_encode_labels_of_a_frame_go_by_its_columns() -> None:
-    """In whatever order; those of a frame without names are in the order of the classes."""
+    """Columns of a DataFrame are found by name, or by place where they have no names."""
     y = pd.DataFrame([[1, 0], [1, 1]], columns=["web", "graphs"])
     classes = find_classes(y, ["graphs", "web"])
     assert encode_labels(y, classes) == [[1], [0, 1]]
@@ -86,7 +86,7 @@ def test_encode_labels_of_a_frame_go_by_its_columns() -> None:
 
 
 def test_encode_labels_unknown() -> None:
-    """Numbered from L on where they are allowed, refused where not."""
+    """Unknown labels are numbered from L on where allowed, and refused elsewhere."""
     classes = find_classes(LISTS, ["a", "b"])
     assert encode_labels(LISTS, classes, allow_unknown=True) == [[1, 0], [], [2, 0]]
     with pytest.raises(CorpusError) as caught:
@@ -97,7 +97,7 @@ def test_encode_labels_unknown() -> None:
 
 
 def test_find_classes_of_numbers() -> None:
-    """Whole numbers stay numbers, those of NumPy too."""
+    """Whole numbers stay numbers, also those of NumPy."""
     found = find_classes([[np.int64(7), 3], np.array([10])])
     assert (found.tolist(), found.dtype) == ([3, 7, 10], np.dtype(int))
 
@@ -121,7 +121,7 @@ def test_find_classes_of_numbers() -> None:
     ],
 )
 def test_find_classes_names_faults(y: Any, classes: Any, message: str) -> None:
-    """In one sentence."""
+    """Each fault is named in one sentence."""
     with pytest.raises(CorpusError, match=message):
         find_classes(y, classes)
 
@@ -135,14 +135,14 @@ def test_find_classes_names_faults(y: Any, classes: Any, message: str) -> None:
     ids=["pairs", "iterator", "dict", "networkx"],
 )  # fmt: skip
 def test_list_edges(hierarchy: Any) -> None:
-    """Child and parent as strings, with a place."""
+    """Edges have child and parent as strings, and a place for messages."""
     assert list_edges(hierarchy) == [
         ("a", "b", "hierarchy, edge 1"), ("a", "1", "hierarchy, edge 2")
     ]  # fmt: skip
 
 
 def test_list_edges_none_and_single_parents() -> None:
-    """No hierarchy has no edge; a dict may name a parent alone."""
+    """No hierarchy has no edge; a dict may map a label to one parent."""
     assert list_edges(None) == list_edges({}) == []
     assert [edge[:2] for edge in list_edges({"a": "root", 2: 1})] == [("a", "root"), ("2", "1")]
 
@@ -157,6 +157,6 @@ def test_list_edges_none_and_single_parents() -> None:
     ],
 )
 def test_list_edges_names_faults(hierarchy: Any, message: str) -> None:
-    """In one sentence."""
+    """Each fault is named in one sentence."""
     with pytest.raises(CorpusError, match=message):
         list_edges(hierarchy)

@@ -1,4 +1,4 @@
-"""Sums of documents with gold labels: as the meters of all labels, however they are split."""
+"""Sums of documents with gold labels: equal to meters over all, however they are split."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ EDGES = torch.tensor([[1, 2, 3, 4, 5], [0, 0, 1, 1, 2]])
 
 @pytest.fixture
 def batch() -> tuple[RunLabels, torch.Tensor, list[list[str]]]:
-    """Labels of a run, logits with ties, and gold labels of which some are none of the run's."""
+    """Labels of a run, logits with ties, and gold labels, some unknown to the run."""
     generator = torch.Generator().manual_seed(0)
     names = [f"l{number}" for number in range(NUM_LABELS + NUM_UNKNOWN)]
     is_gold = torch.rand(NUM_DOCUMENTS, len(names), generator=generator) < 0.2
@@ -49,7 +49,7 @@ def batch() -> tuple[RunLabels, torch.Tensor, list[list[str]]]:
 
 
 def expect(labels: RunLabels, logits: torch.Tensor, gold: list[list[str]]) -> dict[str, float]:
-    """Measures where the run knows all labels and never predicts the others."""
+    """Measures of a run that knows all labels and never predicts the unknown ones."""
     number = NUM_LABELS + NUM_UNKNOWN
     index = torch.tensor([int(name[1:]) for row in gold for name in row])
     every = make_ptr(torch.tensor(list(map(len, gold)))), index
@@ -75,7 +75,7 @@ def expect(labels: RunLabels, logits: torch.Tensor, gold: list[list[str]]) -> di
 
 
 def test_LabelSums_compute_unknown_labels_stay_in_denominators(batch) -> None:
-    """Every measure of gold labels is that of a run which knows them and predicts none."""
+    """Unknown gold labels count in every measure as labels that are never predicted."""
     labels, logits, gold = batch
     sums = LabelSums(labels)
     sums.update(logits, gold)
@@ -101,7 +101,7 @@ def test_LabelSums_compute_unknown_labels_stay_in_denominators(batch) -> None:
 
 
 def test_LabelSums_add_file_sums_of_parts_are_those_of_all(batch, tmp_path: Path) -> None:
-    """Counts exactly; the sigmoid of float32 differs in the last bit by its place in a batch."""
+    """Sums over parts equal those over all: counts exactly, others up to rounding."""
     labels, logits, gold = batch
     whole, total = LabelSums(labels), LabelSums(labels)
     whole.update(logits, gold)
@@ -115,7 +115,7 @@ def test_LabelSums_add_file_sums_of_parts_are_those_of_all(batch, tmp_path: Path
     for name, value in whole.state().items():
         found = total.state()[name]
         assert found.dtype == value.dtype, name
-        if value.is_floating_point():
+        if value.is_floating_point():  # a sigmoid differs in its last bit by place in a batch
             torch.testing.assert_close(found, value, rtol=1e-8, atol=1e-8)
         else:
             assert torch.equal(found, value), name

@@ -1,4 +1,4 @@
-"""Many files: the same results by blocks, processes and kills as by one call for each file."""
+"""Many files: the same results over blocks, processes and kills as one call per file."""
 
 import json
 import os
@@ -59,14 +59,14 @@ def read_results(folder: Path) -> dict[str, bytes]:
 
 
 def apart(work: Callable[[], object], number: int = 1) -> list[int | None]:
-    """Exit codes of processes that each do ``work``, several as torchrun starts them."""
+    """Exit codes of processes that each call ``work``, several as under torchrun."""
     if number > 1:
         return run_together(work, number=number, seconds=60)
     return run_forked(lambda _rank: work(), number, 60)
 
 
 def kill_at(monkeypatch: pytest.MonkeyPatch, count: int, rank: int = 0) -> None:
-    """Lets a process kill itself before its n-th block."""
+    """Makes a process kill itself before its n-th block."""
     left = [count]
 
     def make_or_die(task: Task) -> None:
@@ -80,7 +80,7 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, count: int, rank: int = 0) -> None:
 
 
 def count_parts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the files of which blocks are made from now on, one per block."""
+    """Records the file name of each block that is worked on from now on."""
     made = []
 
     def make(task: Task) -> None:
@@ -94,7 +94,7 @@ def count_parts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_predict_files_are_those_of_predict_lines(
     trained_run: TrainedRun, inputs: Path, tmp_path: Path
 ) -> None:
-    """One file for each, of the same bytes; a second call does nothing."""
+    """Results equal those of predict_lines to the byte; a second call does nothing."""
     results = predict_files(trained_run.folder, [inputs], tmp_path / "out")
     assert [path.name for path in results] == ["a.jsonl", "b.jsonl", "empty.jsonl"]
     classifier = load(trained_run.folder)
@@ -110,7 +110,7 @@ def test_predict_files_are_those_of_predict_lines(
 def test_predict_files_goes_on_after_a_kill(
     trained_run: TrainedRun, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the blocks that are left; a changed file and other settings are made anew."""
+    """A killed call is resumed; a changed file or setting is predicted again."""
 
     def predict(name: str, **options: Any) -> dict[str, bytes]:
         predict_files(trained_run.folder, [inputs], tmp_path / name, block_bytes=SMALL, **options)
@@ -141,7 +141,7 @@ def test_predict_files_goes_on_after_a_kill(
 def test_predict_files_two_processes_of_torchrun(
     trained_run: TrainedRun, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same bytes; where one is killed the other ends, and the next call goes on."""
+    """Two processes give the same bytes; if one is killed, the next call resumes."""
 
     def predict(name: str) -> list[Path]:
         return predict_files(trained_run.folder, [inputs], tmp_path / name, block_bytes=SMALL)
@@ -173,7 +173,7 @@ class Fatal(Predicting):
 
 
 class Opened:
-    """A cluster that is open."""
+    """An open cluster."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -186,7 +186,7 @@ class Opened:
 def test_predict_files_two_workers_one_killed(
     trained_run: TrainedRun, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same bytes, of predictions and of measures."""
+    """Predictions and measures are the same where a worker of a cluster is killed."""
     pytest.importorskip("distributed", reason="no Dask (extra: scale)")
     # its processes import this module
     monkeypatch.syspath_prepend(Path(__file__).resolve().parents[2])
@@ -206,7 +206,7 @@ def test_predict_files_two_workers_one_killed(
 def test_Job_by_a_cluster_and_by_torchrun(
     trained_run: TrainedRun, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of them is enough."""
+    """A cluster under torchrun is refused."""
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "test")
     with pytest.raises(ConfigError) as caught:
         predict_files(trained_run.folder, [inputs], tmp_path / "out", cluster=Cluster(workers=2))
@@ -219,7 +219,7 @@ def test_Job_by_a_cluster_and_by_torchrun(
 def test_predict_files_faults_name_file_and_line(
     trained_run: TrainedRun, inputs: Path, tmp_path: Path
 ) -> None:
-    """Also in the middle of a file; nothing is said of a file that is finished."""
+    """Faults within a file name its line; finished files are not named."""
     lines = (inputs / "b.jsonl").read_text().splitlines()
     lines[7] = '{"text": 5}'
     (inputs / "b.jsonl").write_text("\n".join(lines))
@@ -246,7 +246,7 @@ def test_predict_files_faults_name_file_and_line(
 def test_predict_files_names_empty_inputs(
     trained_run: TrainedRun, tmp_path: Path, documents: list[dict[str, Any]], capsys
 ) -> None:
-    """By the names of the inputs, which differ from those of the results."""
+    """Empty inputs are named by their own names, not those of the results."""
     from match_graph.io import Reporter
 
     write_lines(tmp_path / "in" / "a.jsonl", documents[:2])
@@ -264,7 +264,7 @@ def test_Job_warns_once_of_keys_that_are_not_read(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A misspelt field is told before the work, once for all blocks; right ones are not."""
+    """Unread keys are named once, before the work; known keys are not."""
     misspelt = [{"venues" if key == "venue" else key: one[key] for key in one} for one in documents]
     for name, rows in (("right", documents), ("wrong", misspelt)):
         path = write_lines(tmp_path / "in" / f"{name}.jsonl", rows)
@@ -277,7 +277,7 @@ def test_Job_warns_once_of_keys_that_are_not_read(
 def test_evaluate_files_measures_are_those_of_Run_evaluate(
     trained_run: TrainedRun, inputs: Path, tmp_path: Path, documents: list[dict[str, Any]]
 ) -> None:
-    """Of the test documents in several files and blocks; as those of one file."""
+    """Measures over several files and blocks equal those of one file and of `Run.evaluate`."""
     found = evaluate_files(trained_run.folder, [inputs], tmp_path / "many", block_bytes=SMALL)
     expected = trained_run.read_metrics()["test"]
     # equal values of float32 have sigmoids that differ in the last bit, by their place in a batch
@@ -303,7 +303,7 @@ def test_evaluate_files_measures_are_those_of_Run_evaluate(
 def test_evaluate_files_labels_that_the_run_does_not_know(
     trained_run: TrainedRun, tmp_path: Path, documents: list[dict[str, Any]], capsys
 ) -> None:
-    """They are counted, said, and stay in the denominators."""
+    """Unknown gold labels are counted, warned of, and stay in the denominators."""
     from match_graph.io import Reporter
 
     changed = [{**one, "label": [*one["label"], "new"]} for one in documents]
@@ -330,7 +330,7 @@ def test_evaluate_files_labels_that_the_run_does_not_know(
 def test_evaluate_files_of_a_run_without_thresholds(
     trained_run: TrainedRun, inputs: Path, tmp_path: Path
 ) -> None:
-    """It was not evaluated."""
+    """A run without thresholds was not evaluated and is refused."""
     import shutil
 
     from match_graph.io.files import remove_files

@@ -1,4 +1,4 @@
-"""Names beside ids: of labels and metadata, where a data set has them."""
+"""Names of labels and metadata beside their ids."""
 
 from pathlib import Path
 
@@ -25,13 +25,13 @@ def dataset(tmp_path: Path) -> CorpusDataset:
 
 
 def test_show_name_gives_both() -> None:
-    """The id alone where there is no name."""
+    """A name is shown with its id, an id alone without a name."""
     assert show_name("C41008148", "Machine learning") == "Machine learning (C41008148)"
     assert show_name("C41008148", None) == "C41008148"
 
 
 def test_find_names_leaves_out_ids(dataset: CorpusDataset) -> None:
-    """Nodes without a name, and names that are the id."""
+    """Nodes without a name, or whose name is the id, are left out."""
     authors = dataset.names("author").tolist()
     (named,) = find_names(dataset, "author", authors).items()
     assert named[1] == "Jane Doe"
@@ -40,7 +40,7 @@ def test_find_names_leaves_out_ids(dataset: CorpusDataset) -> None:
 
 
 def test_find_metadata_names_by_field(dataset: CorpusDataset) -> None:
-    """Of all documents; fields without any name are left out."""
+    """Names of all documents are collected by field; fields without names are left out."""
     records = toy_documents()["train"]
     found = find_metadata_names(dataset, map(list_metadata, records))
     assert [*found] == ["author"]
@@ -48,6 +48,6 @@ def test_find_metadata_names_by_field(dataset: CorpusDataset) -> None:
 
 
 def test_list_metadata_are_the_lists_of_a_document() -> None:
-    """Neither labels nor features nor a time."""
+    """Metadata are the lists of a record without labels, features and time."""
     record = {"paper": "d", "text": "t", "label": ["l"], "author": ["a"], "time": 3, "x": [1.0]}
     assert list_metadata(record) == {"author": ["a"]}

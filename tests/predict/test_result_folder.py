@@ -1,4 +1,4 @@
-"""A folder of results: what is finished, what is not, and what is another's."""
+"""Result folders: finished results, unfinished ones, and those of other work."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ def join(parts: Sequence[Path], result: Path) -> None:
 
 
 def finish(folder: ResultFolder, name: str, *contents: bytes) -> None:
-    """Finishes a result of parts that are there."""
+    """Finishes a result from parts that it writes."""
     parts = [folder.locate_part(name, number) for number in range(len(contents))]
     for part, content in zip(parts, contents, strict=True):
         part.write_bytes(content)
@@ -26,7 +26,7 @@ def finish(folder: ResultFolder, name: str, *contents: bytes) -> None:
 
 
 def test_ResultFolder_finish_lists_what_is_there(tmp_path: Path) -> None:
-    """And only what was made from the same and stayed whole is finished."""
+    """A result is finished if it is of the same source and unchanged."""
     folder = ResultFolder(tmp_path / "out", MADE_BY)
     with folder.open(["a", "b"]):
         finish(folder, "a", b"1\n", b"2\n")
@@ -47,7 +47,7 @@ def test_ResultFolder_finish_lists_what_is_there(tmp_path: Path) -> None:
 
 
 def test_ResultFolder_open_after_an_error_keeps_parts(tmp_path: Path) -> None:
-    """Of what is finished they are gone, of the rest they are there."""
+    """After an error the parts of unfinished results stay, and the others are gone."""
     folder = ResultFolder(tmp_path, MADE_BY)
     with pytest.raises(KeyError), folder.open(["a", "b"]):
         finish(folder, "a", b"1\n")
@@ -61,7 +61,7 @@ def test_ResultFolder_open_after_an_error_keeps_parts(tmp_path: Path) -> None:
 
 
 def test_ResultFolder_open_after_a_kill_at_the_first_write(tmp_path: Path) -> None:
-    """A file that was written beside another is none of somebody else's."""
+    """A temporary file of a killed process does not make the folder foreign."""
     (tmp_path / f".{SOURCES}.a1b2.{name_process(999_999_999)}.tmp").touch()
     with ResultFolder(tmp_path, MADE_BY).open(["a"]):
         pass
@@ -69,7 +69,7 @@ def test_ResultFolder_open_after_a_kill_at_the_first_write(tmp_path: Path) -> No
 
 
 def test_ResultFolder_open_refuses_what_is_not_its_own(tmp_path: Path) -> None:
-    """Other files, a file, a folder in use, and results of others by other settings."""
+    """Other files, a file, a locked folder and results of other settings are refused."""
 
     def refuse(path: Path, made_by: dict[str, object], *names: str) -> str:
         with pytest.raises(ExportError) as caught, ResultFolder(path, made_by).open(names):
@@ -109,7 +109,7 @@ def test_ResultFolder_open_refuses_what_is_not_its_own(tmp_path: Path) -> None:
 
 
 def test_ResultFolder_results_of_other_settings_go_together(tmp_path: Path) -> None:
-    """They stay while nothing new is finished, and none of them stands beside a new one."""
+    """Results of other settings are deleted together, with the first new result."""
     first = ResultFolder(tmp_path, MADE_BY)
     with first.open(["a", "b"]):
         finish(first, "a", b"1\n")
