@@ -1,4 +1,4 @@
-"""A shared folder predicts what its run predicts, tells what it is, and cannot run code."""
+"""Shared folders predict as their runs do, describe themselves, and cannot run code."""
 
 import json
 import os
@@ -27,7 +27,7 @@ from match_graph.runs.folder import verify_run_folder
 
 @pytest.fixture
 def shared(trained_run: Run, tmp_path: Path) -> Path:
-    """A shared folder, to be spoilt."""
+    """A shared folder that a test may damage."""
     return share_run(trained_run.folder, tmp_path / "shared", license="mit")
 
 
@@ -38,7 +38,7 @@ def graph_run(make_variant) -> Run:
 
 
 def make_documents(run: Run) -> list[dict[str, Any]]:
-    """Documents of the run's data, by their ids, and ones that nobody knows."""
+    """Known documents of the run's data, and one without an id."""
     documents = run.dataset.table("document").head(20)
     known = [
         {"paper": row.id, "text": row.text, "venue": "venue1", "author": ["author1", "nobody"]}
@@ -58,7 +58,7 @@ def find_text(folder: Path, text: str) -> list[str]:
 
 
 def change_config(folder: Path, **model: str) -> None:
-    """Changes model settings, as somebody who crafts a folder would."""
+    """Changes model settings and the manifest, as a crafted folder may."""
     content = yaml.safe_load((folder / CONFIG).read_text())
     content["model"] |= model
     (folder / CONFIG).write_text(yaml.safe_dump(content))
@@ -80,7 +80,7 @@ RUNS = ["trained_run", "baseline_run", "graph_run", "text_run", "latent_run"]
 def test_share_run_predicts_the_same(
     name: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """Encoders, a baseline, blends, neighbours in the known graph; also with thresholds."""
+    """Predictions equal the run's: encoders, a baseline, blends, graphs; also by threshold."""
     run: Run = request.getfixturevalue(name)
     out, documents = share_run(run.folder, tmp_path / "shared"), make_documents(run)
     assert predict(out, documents) == predict(run.folder, documents)
@@ -89,7 +89,7 @@ def test_share_run_predicts_the_same(
 
 
 def test_share_run_holds_what_prediction_reads(shared: Path, trained_run: Run) -> None:
-    """No checkpoint, log or result; nothing of this machine; listed in its own manifest."""
+    """No checkpoint, log, result or path of the machine is shared; the manifest is its own."""
     assert is_shared(shared)
     assert not is_shared(trained_run.folder)
     there = {path.relative_to(shared).as_posix() for path in shared.rglob("*") if path.is_file()}
@@ -104,7 +104,7 @@ def test_share_run_holds_what_prediction_reads(shared: Path, trained_run: Run) -
 
 
 def test_open_run_refuses_a_shared_folder(shared: Path) -> None:
-    """It has no checksum of its data: measures would be of others, and stand in it."""
+    """A shared folder has no checksum of its data, so that it cannot be evaluated."""
     before = sorted(shared.rglob("*"))
     with pytest.raises(CheckpointError) as caught:
         open_run(shared)
@@ -127,7 +127,7 @@ def test_open_run_refuses_a_shared_folder(shared: Path) -> None:
 
 
 def test_is_shared_beside_files_of_git(shared: Path) -> None:
-    """Which a clone from the hub has; to be replaced they are more than a shared folder."""
+    """Hidden files, as of a clone of the hub, are allowed on request, others never."""
     assert is_shared(shared)
     (shared / ".gitattributes").touch()
     assert is_shared(shared, with_hidden=True)
@@ -137,7 +137,7 @@ def test_is_shared_beside_files_of_git(shared: Path) -> None:
 
 
 def test_share_run_card_is_read_by_the_hub(shared: Path, trained_run: Run) -> None:
-    """Licence, library, measures of both splits; counts, settings and what is in the folder."""
+    """The card has licence, library and measures as the hub reads them, and the contents."""
     hub = pytest.importorskip("huggingface_hub", reason="extra: hub")
     text = (shared / "README.md").read_text(encoding="utf-8")
     data = hub.ModelCard(text).data
@@ -159,14 +159,14 @@ def test_share_run_card_is_read_by_the_hub(shared: Path, trained_run: Run) -> No
 
 
 def test_render_card_names_without_markup(trained_run: Run) -> None:
-    """In its heading, as the hub shows it."""
+    """Names in the heading of the card are escaped."""
     config = trained_run.config.model_copy(update={"dataset": "a*b|<c>"})
     text = render_card(trained_run.folder, config, None, set())
     assert "\n# match on a\\*b\\|\\<c\\>\n" in text
 
 
 def test_share_run_card_says_what_the_known_graph_holds(graph_run: Run, tmp_path: Path) -> None:
-    """Words in order are texts: whoever shares them must know."""
+    """The card warns that texts can be read again from the words of a known graph."""
     out = share_run(graph_run.folder, tmp_path / "shared")
     text = (out / "README.md").read_text(encoding="utf-8")
     assert "ids of 320 documents" in text
@@ -176,7 +176,7 @@ def test_share_run_card_says_what_the_known_graph_holds(graph_run: Run, tmp_path
 
 
 def test_find_changes_of_settings_by_hand() -> None:
-    """What follows from the encoder is no change; of own code nothing is imported."""
+    """Settings that follow from the encoder are no changes; no code is imported."""
     config = Config(seed=3).change("model", encoder="nowhere:Mine", head="linear")
     changes = find_changes(config)
     assert changes == {
@@ -187,7 +187,7 @@ def test_find_changes_of_settings_by_hand() -> None:
 def test_share_run_own_encoder_is_named_by_the_caller(
     trained_run: Run, make_variant, tmp_path: Path
 ) -> None:
-    """file.py:Class without its folder; a file of that name elsewhere is taken, no other one."""
+    """file.py:Class is shared without its folder, and loaded from a file of that name alone."""
     code = tmp_path / "mine_shared.py"
     code.write_text("from match_graph import MatchEncoder\nclass Mine(MatchEncoder):\n    pass\n")
     run = make_variant("own", f"model.encoder={code}:Mine", "train.epochs=1")
@@ -204,7 +204,7 @@ def test_share_run_own_encoder_is_named_by_the_caller(
 
 
 def test_take_own_files_of_the_same_name_alone() -> None:
-    """A module, and a file of a run with its folder, stay as they are."""
+    """Modules, and files with another folder or name, stay as they are."""
     config = Config().change("model", encoder="mine.py:Mine", head="own:Head")
     found = take_own_files(config, {"encoder": "/a/mine.py:Mine", "head": "own:Head"})
     assert (found.model.encoder, found.model.head) == ("/a/mine.py:Mine", "own:Head")
@@ -215,7 +215,7 @@ def test_take_own_files_of_the_same_name_alone() -> None:
 
 
 def test_take_own_files_for_a_module_of_their_name() -> None:
-    """One that can be imported in its folder only; a module of a package is no file alone."""
+    """A file replaces a top-level module of its name, not one of a package."""
     config = Config().change("model", encoder="mine:Mine")
     found = take_own_files(config, {"encoder": "/a/mine.py:Mine"})
     assert found.model.encoder == "/a/mine.py:Mine"
@@ -226,7 +226,7 @@ def test_take_own_files_for_a_module_of_their_name() -> None:
 
 
 def test_open_settings_own_code_has_changed(tmp_path: Path, toy: Corpus) -> None:
-    """Refused as by `open_run`; a copy of the same content is accepted for a module."""
+    """Changed code is refused as by `open_run`; a copy of the same content is accepted."""
     source = "from match_graph import LabelPrior\nclass Mine(LabelPrior): ...\n"
     names = {}
     for folder, text in (("a", source), ("b", source), ("c", f"{source}# changed\n")):
@@ -256,7 +256,7 @@ def test_open_settings_own_code_has_changed(tmp_path: Path, toy: Corpus) -> None
 
 
 def test_load_own_code_has_changed(tmp_path: Path, toy: Corpus) -> None:
-    """`load`, by which every prediction goes, refuses it."""
+    """`load` refuses a run whose own code has changed."""
     code = tmp_path / "mine_loaded.py"
     code.write_text("from match_graph import LabelPrior\nclass Mine(LabelPrior): ...\n")
     config = load_config(settings=[f"model.encoder={code}:Mine"])
@@ -272,7 +272,7 @@ def test_load_own_code_has_changed(tmp_path: Path, toy: Corpus) -> None:
 def test_share_run_language_models_of_this_machine(
     make_variant, sentence_model: Path, tmp_path: Path
 ) -> None:
-    """An encoder's is in the folder; one that made features is not: vectors are by id, or given."""
+    """An encoder's language model is shared; features of another one are found by id."""
     run = make_variant(
         "lm", "model.encoder=language_model", "train.epochs=1",
         f"model.encoder_config={{checkpoint: {sentence_model}, max_pieces: 16}}",
@@ -289,7 +289,7 @@ def test_share_run_language_models_of_this_machine(
 
 
 def test_remove_paths_of_nested_settings() -> None:
-    """Options and own files; names of the hub, with a slash, stay."""
+    """Paths in options and own files are cut; names on the hub keep their slash."""
     options = {"files": ["/home/me/a.csv", "b.csv"], "pattern": "a/b"}
     config = Config(dataset="/home/me/data").change("data", options=options)
     config = config.change("model", encoder="/home/me/mine.py:Mine", word_vectors="/home/v.txt")
@@ -300,7 +300,7 @@ def test_remove_paths_of_nested_settings() -> None:
 
 
 def test_share_run_place_must_be_free(trained_run: Run, shared: Path, tmp_path: Path) -> None:
-    """Nothing of others is replaced, a shared folder by request; never within the run."""
+    """Only a shared folder is replaced, on request; none is written within the run."""
     with pytest.raises(CheckpointError) as caught:
         share_run(trained_run.folder, shared)
     assert str(caught.value) == (
@@ -328,7 +328,7 @@ def test_share_run_place_must_be_free(trained_run: Run, shared: Path, tmp_path: 
 def test_share_run_keeps_what_was_there_if_it_fails(
     trained_run: Run, shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A disk that refuses the last rename."""
+    """The shared folder that was there stays where the disk refuses the last rename."""
     rename = Path.rename
 
     def refuse(path: Path, target: Path) -> Path:
@@ -345,7 +345,7 @@ def test_share_run_keeps_what_was_there_if_it_fails(
 
 
 def test_share_run_refuses_what_is_not_whole(trained_run: Run, tmp_path: Path) -> None:
-    """Not evaluated, not trained, damaged; a licence that the hub could not read."""
+    """Runs not evaluated, not trained or damaged, and odd licences are refused."""
     copied = Path(shutil.copytree(trained_run.folder, tmp_path / "run"))
     with pytest.raises(ConfigError) as caught:
         share_run(copied, tmp_path / "out", license="My own!")
@@ -372,7 +372,7 @@ def test_share_run_refuses_what_is_not_whole(trained_run: Run, tmp_path: Path) -
 
 
 class Payload:
-    """Makes a folder where it is unpickled."""
+    """An object that makes a folder when it is unpickled."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -382,7 +382,7 @@ class Payload:
 
 
 def test_load_refuses_crafted_weights(shared: Path, tmp_path: Path) -> None:
-    """A pickle, a torch file, a header of 8 EiB or of nonsense, all in a manifest that fits."""
+    """Pickles, torch files and crafted headers are refused, even if the manifest fits."""
     torch.save({"weight": torch.ones(1)}, tmp_path / "weights.pt")
     header = b'{"a":{"dtype":"F32","shape":[9],"data_offsets":[0,9000]}}'
     contents = (
@@ -407,7 +407,7 @@ def test_load_refuses_crafted_weights(shared: Path, tmp_path: Path) -> None:
 def test_load_imports_no_code_of_the_folder(
     shared: Path, kind: str, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By path, as a module of the current folder, by the name that a shared folder would have."""
+    """Code beside the settings is not imported, by whatever name they give it."""
     (shared / "evil.py").write_text("open('ran', 'w')\n")
     monkeypatch.chdir(shared)
     change_config(shared, **{kind: f"{place}:Evil"})
@@ -418,7 +418,7 @@ def test_load_imports_no_code_of_the_folder(
 
 @pytest.mark.parametrize("name", ["../secret", "/etc/hostname", "tokens/../../secret"])
 def test_load_refuses_paths_out_of_the_folder(shared: Path, name: str) -> None:
-    """In the manifest of a shared folder; nothing outside is opened or named as damaged."""
+    """A manifest that lists paths outside of its folder is refused."""
     content: dict[str, Mapping[str, Any]] = json.loads((shared / MANIFEST).read_text())
     content["files"] = {**content["files"], name: [{"bytes": 1, "sha256": "0" * 64}]}
     (shared / MANIFEST).write_text(json.dumps(content))
@@ -428,7 +428,7 @@ def test_load_refuses_paths_out_of_the_folder(shared: Path, name: str) -> None:
 
 
 def test_share_command(call, trained_run: Run, tmp_path: Path, monkeypatch) -> None:
-    """The folder is printed, or with --push the address; faults are one sentence."""
+    """The command prints the folder, or with --push the address; faults are one sentence."""
     out = tmp_path / "shared"
     code, printed, _ = call("share", trained_run.folder, "--out", out, "--license", "mit")
     assert (code, printed) == (0, f"{out}\n")

@@ -1,4 +1,4 @@
-"""What a finished run shows."""
+"""Summary of a finished run."""
 
 import shlex
 from pathlib import Path
@@ -26,7 +26,7 @@ def make_run(folder: Path, settings: list[str]) -> Run:
 
 
 def test_show_examples_finished_run_shows_examples_files(tmp_path: Path, small_settings) -> None:
-    """A finished run shows examples files and commands.
+    """A finished run shows example predictions, files and commands.
 
     Three test documents with text, gold labels and ranked predictions; existing paths.
     """
@@ -57,7 +57,7 @@ def test_show_examples_finished_run_shows_examples_files(tmp_path: Path, small_s
 def test_next_commands_open_the_same_data_set(
     trained_run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The suggested `build` names the run's options and root, so that it opens what is built."""
+    """The suggested `build` has the run's options and root."""
     _, build, _ = next_commands(trained_run)
     assert "--set=data.options.num_documents=400" in build
     built = Path(trained_run.dataset.root, "built")
@@ -71,7 +71,7 @@ def test_next_commands_open_the_same_data_set(
 
 
 def test_next_commands_predict_confirms_own_code(tmp_path: Path) -> None:
-    """`predict` has the run's own encoder and head, the others have no need of them."""
+    """The suggested `predict` names the run's own encoder and head, the others do not."""
     run = make_run(tmp_path / "r1", ["model.encoder=mine:Mine", "model.head=my own.py:Head"])
     predict, build, compare = next_commands(run)
     assert shlex.split(predict)[-2:] == ["--encoder=mine:Mine", "--head=my own.py:Head"]
@@ -81,7 +81,7 @@ def test_next_commands_predict_confirms_own_code(tmp_path: Path) -> None:
 
 
 def test_next_commands_compares_on_the_same_data(tmp_path: Path) -> None:
-    """Features, counts and dropped fields of the run, and the ablations that a baseline takes."""
+    """The model to compare with gets the run's features, counts, fields and ablations."""
     data = [
         "data.min_count=1",
         "data.features={document: /tmp/my own.npy}",

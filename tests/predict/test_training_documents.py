@@ -1,4 +1,4 @@
-"""Documents in memory as a corpus equal those of a file, and split by text."""
+"""Documents in memory as a corpus: equal to that of files, and split by text."""
 
 from collections import Counter
 
@@ -13,7 +13,7 @@ from match_graph.testing.toy import TOY_FIELDS, TOY_TAXONOMY
 
 
 def test_make_corpus_equals_a_folder(toy: Corpus) -> None:
-    """Tables and citations of the toy documents, written to files or given as they are."""
+    """Toy documents in memory give the tables and citations of the same ones in files."""
     by_split = toy_documents()
     documents = [one for split in by_split.values() for one in split]
     splits = [split for split, given in by_split.items() for _ in given]
@@ -35,7 +35,7 @@ def test_make_corpus_equals_a_folder(toy: Corpus) -> None:
 
 
 def test_make_corpus_lists_all_faults() -> None:
-    """Each with the number of its document; one without an id is called by it."""
+    """Every fault has the number of its document, which stands for a missing id."""
     documents = [{"text": "a"}, ["b"], {"text": "c", "venue": 1.5}, {"paper": 2.5, "text": 3}]
     splits = ["train", "valid", "train", "train"]
     with pytest.raises(CorpusError) as caught:
@@ -49,7 +49,7 @@ def test_make_corpus_lists_all_faults() -> None:
 
 
 def test_split_documents_keeps_equal_texts_together() -> None:
-    """A share of the texts, whatever the number of their copies; the seed chooses which."""
+    """The share is one of distinct texts, chosen by the seed; copies stay together."""
     documents = [{"text": f"text {row % 20}"} for row in range(60)] + [{"text": ""}] * 20
     splits = split_documents(documents, 0.25, 3)
     of_text: dict[str, set[str]] = {}
@@ -64,12 +64,12 @@ def test_split_documents_keeps_equal_texts_together() -> None:
 
 @pytest.mark.parametrize("fraction", [0.001, 0.999])
 def test_split_documents_leaves_no_split_empty(fraction: float) -> None:
-    """However extreme the share."""
+    """Both splits have documents, however extreme the share."""
     splits = split_documents([{"text": "a"}, {"text": "b"}, {"text": "c"}], fraction, 0)
     assert {*splits} == {"train", "valid"}
 
 
 def test_split_documents_needs_two_texts() -> None:
-    """As one of them is held out."""
+    """A single text is refused, as one is held out."""
     with pytest.raises(CorpusError, match=r"documents of at least two texts, .* found 1;"):
         split_documents([{"text": "a"}, {"text": "a"}], 0.5, 0)

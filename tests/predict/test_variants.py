@@ -1,4 +1,4 @@
-"""Case studies: variants side by side, as JSON and back; one sentence for each wrong input."""
+"""Case studies: variants side by side, as JSON and back, and each refusal."""
 
 import json
 from dataclasses import replace
@@ -35,7 +35,7 @@ def document(trained_run: Run) -> str:
 def test_compare_variants_case_study_of_three_variants(
     explainers: list[Explainer], document: str, trained_run: Run
 ) -> None:
-    """Text, metadata, gold labels with parents; each variant's labels, missed ones, ancestors."""
+    """A study has text, metadata, gold labels and each variant's predicted and missed ones."""
     study = compare_variants(explainers, document)
     dataset = trained_run.dataset
     number = dataset.names("document").tolist().index(document)
@@ -86,7 +86,7 @@ def test_find_document_missed_label_ranks_below_best(
 
 
 def test_compare_variants_json_and_back(explainers: list[Explainer], document: str) -> None:
-    """The JSON is plain, says the same when it is read, and is the same every time."""
+    """The JSON of a study is plain, reproducible, and parsed to the same study."""
     study = compare_variants(explainers, document, top_k=2)
     text = study.model_dump_json()
     assert CaseStudy.model_validate_json(text) == study
@@ -97,7 +97,7 @@ def test_compare_variants_json_and_back(explainers: list[Explainer], document: s
 def test_compare_variants_folders_are_opened(
     trained_run: Run, baseline_run: Run, explainers: list[Explainer], document: str
 ) -> None:
-    """The same as of opened runs."""
+    """Explainers of folders give the study of opened runs."""
     folders = [trained_run.folder, baseline_run.folder]
     opened = open_explainers(folders, root=trained_run.dataset.root, device="cpu")
     assert compare_variants(opened, document) == compare_variants(explainers[:2], document)
@@ -106,7 +106,7 @@ def test_compare_variants_folders_are_opened(
 def test_compare_variants_of_a_new_document(
     explainers: list[Explainer], document: str, trained_run: Run
 ) -> None:
-    """As the same one of the data set; without labels none is right or wrong, nor missed."""
+    """A new document gives the study of the same known one; without labels none is right."""
     (record,) = trained_run.dataset.as_json([find_document(trained_run.dataset, document)])
     study, known = (compare_variants(explainers, one) for one in (record, document))
     assert (study.split, study.document) == ("new", document)
@@ -135,13 +135,13 @@ def test_compare_variants_of_a_new_document(
 def test_compare_variants_refuses_what_is_no_document(
     explainers: list[Explainer], wrong: Any
 ) -> None:
-    """With its place."""
+    """A wrong document is refused with its place."""
     with pytest.raises(CorpusError, match="The documents must be readable: new:1: "):
         compare_variants(explainers, wrong, place="new:1")
 
 
 def test_compare_variants_long_texts_are_cut(explainers: list[Explainer], trained_run: Run) -> None:
-    """At 400 characters."""
+    """Texts are cut at 400 characters."""
     texts = trained_run.dataset.table("document")
     longest = texts.loc[texts["text"].str.len().idxmax()]
     study = compare_variants(explainers[1:2], longest["id"])
@@ -151,7 +151,7 @@ def test_compare_variants_long_texts_are_cut(explainers: list[Explainer], traine
 
 
 def test_compare_variants_unknown_document_is_one_sentence(explainers: list[Explainer]) -> None:
-    """With an id that there is."""
+    """An unknown id is refused with an example of a known one."""
     with pytest.raises(CorpusError) as caught:
         compare_variants(explainers, "nobody")
     first = explainers[0].run.dataset.names("document")[0]
@@ -164,7 +164,7 @@ def test_compare_variants_unknown_document_is_one_sentence(explainers: list[Expl
 def test_compare_variants_runs_of_other_data_are_refused(
     trained_run: Run, small_settings, tmp_path, explainers: list[Explainer]
 ) -> None:
-    """Also where only an option differs."""
+    """Runs on other data are refused, also where only an option differs."""
     config = small_settings(
         "data.options={num_documents: 300, num_labels: 24, num_layers: 3, num_words: 600}",
         "model.encoder=prior", "model.encoder_config={}",
@@ -184,7 +184,7 @@ def test_compare_variants_runs_of_other_data_are_refused(
 def test_open_explainers_gives_each_run_its_own_code(
     trained_run: Run, small_settings, document: str, tmp_path: Path
 ) -> None:
-    """The caller's encoder is that of the second run alone; one of none is refused."""
+    """The caller's encoder goes to the run trained with it; one of no run is refused."""
     code = tmp_path / "mine.py"
     code.write_text("from match_graph import LabelPrior\n\n\nclass Mine(LabelPrior):\n    pass\n")
     name = f"{code}:Mine"

@@ -1,4 +1,4 @@
-"""blend/: what is blended with what, who by which share, and what is refused."""
+"""Blends: the shares of network and linear classifier, and refused files."""
 
 import json
 import shutil
@@ -46,7 +46,7 @@ def folds_of(run: Run) -> torch.Tensor:
 
 
 def test_BlendedModel_is_the_mean_of_both(blended_run: Run) -> None:
-    """By the share of all documents, or that of each document's fold."""
+    """Logits are weighted by the share of all documents, or of the document's fold."""
     network, linear = blended_run.load_model().eval(), linear_of(blended_run)
     fold = folds_of(blended_run)
     blend = Blend(0.25, torch.arange(5) / 5)
@@ -61,7 +61,7 @@ def test_BlendedModel_is_the_mean_of_both(blended_run: Run) -> None:
 
 @pytest.mark.gpu
 def test_BlendedModel_on_a_gpu(blended_run: Run) -> None:
-    """As on the CPU, where the linear classifier stays."""
+    """A network on a GPU is blended as on the CPU, where the linear classifier stays."""
     blend, linear = Blend(0.5, torch.arange(5) / 5), linear_of(blended_run)
     batch = next(iter(blended_run.loader("valid")))
     found = []
@@ -93,7 +93,7 @@ def make_batch(document: Tensor) -> EgoBatch:
 
 
 def test_fit_blend_favours_the_model_that_is_right() -> None:
-    """The network is right on six documents of one fold, the linear one on three of another."""
+    """Each fold's share favours the model that is right on the other fold's documents."""
     fold = torch.tensor([1] * 3 + [0] * 6)
     network, linear = Scorer(1.0 - 2 * fold), Scorer(2.0 * fold - 1)
     batches = [make_batch(part) for part in torch.arange(9).split(3)]
@@ -107,7 +107,7 @@ def test_fit_blend_favours_the_model_that_is_right() -> None:
 
 
 def test_fit_blend_is_what_training_writes(blended_run: Run) -> None:
-    """The same shares, beside the classifier and in the record."""
+    """Training writes the fitted shares, also into the record."""
     network, linear = blended_run.load_model(), linear_of(blended_run)
     valid = Validation(blended_run.loader("valid"), folds_of(blended_run))
     with blended_run.fabric.autocast():
@@ -123,7 +123,7 @@ def test_fit_blend_is_what_training_writes(blended_run: Run) -> None:
 
 
 def test_BlendedModel_measures_are_of_blended_scores(blended_run: Run) -> None:
-    """On test by all validation documents, on valid each by the others."""
+    """Test is blended by all validation documents, each of valid by the other folds."""
     metrics = json.loads((blended_run.folder / METRICS).read_text())
     network, linear = blended_run.load_model(), linear_of(blended_run)
     blend, hierarchy = read_blend(blended_run.folder), blended_run.dataset.hierarchy
@@ -135,7 +135,7 @@ def test_BlendedModel_measures_are_of_blended_scores(blended_run: Run) -> None:
 
 
 def test_find_linear_model_weighs_metadata(blended_run: Run, make_variant) -> None:
-    """By what training documents show, or as it is told."""
+    """The weight of metadata is chosen on training documents, unless it is set."""
     assert linear_of(blended_run).features.metadata_weight in (0.25, 0.5, 1, 2)
     run = make_variant(
         "weighed", "model.init=random", "model.blend=true", "model.blend_metadata_weight=3"
@@ -146,7 +146,7 @@ def test_find_linear_model_weighs_metadata(blended_run: Run, make_variant) -> No
 
 
 def test_load_blends_as_evaluation_does(blended_run: Run) -> None:
-    """A loaded folder predicts what the run was measured by."""
+    """A loaded folder predicts the probabilities of evaluation."""
     model = blended_run.finish_model(blended_run.load_model()).eval()
     batch = next(iter(blended_run.loader("test")))
     with torch.no_grad():
@@ -163,7 +163,7 @@ def test_load_blends_as_evaluation_does(blended_run: Run) -> None:
 
 
 def test_load_of_text_encoders_reads_no_metadata(make_variant) -> None:
-    """The linear classifier has no weight for what the network may not read."""
+    """Beside an encoder of text alone, the linear classifier has no weights of metadata."""
     run = make_variant("text", "model.encoder=bert_xml", "model.blend=true", "train.epochs=1")
     linear, space = linear_of(run), run.space
     assert linear.features.metadata_weight is None
@@ -176,7 +176,7 @@ def test_load_of_text_encoders_reads_no_metadata(make_variant) -> None:
 
 
 def test_open_run_without_it_is_blended_again(blended_run: Run, tmp_path: Path) -> None:
-    """By the classifier that is there: the same file and the same measures."""
+    """Missing shares are fitted again, with the same file and measures."""
     folder = tmp_path / "run"
     shutil.copytree(blended_run.folder, folder)
     (folder / SHARES).unlink()
@@ -191,7 +191,7 @@ def test_open_run_without_it_is_blended_again(blended_run: Run, tmp_path: Path) 
 def test_load_refuses_a_blend_that_was_not_finished(
     blended_run: Run, tmp_path: Path, missing: list[str]
 ) -> None:
-    """Killed before the shares, or the classifier, were written: a network alone is another."""
+    """A run killed before its blend was written is refused, as its network alone differs."""
     folder = tmp_path / "run"
     shutil.copytree(blended_run.folder, folder)
     remove_files(*(file for one in missing for file in folder.glob(one)))
@@ -204,7 +204,7 @@ def test_load_refuses_a_blend_that_was_not_finished(
 
 
 def test_load_without_blend(make_variant) -> None:
-    """No file, the network as it is."""
+    """Without a blend the network is loaded as it is."""
     settings = ("model.blend=false", "model.coherent=false")
     run = make_variant("plain", "model.init=random", "train.epochs=1", *settings)
     assert not (run.folder / BLEND).exists()
@@ -218,7 +218,7 @@ def test_load_without_blend(make_variant) -> None:
     ["{}", '{"share": 1.5, "fold_share": [0.5]}', '{"share": 0.5, "fold_share": []}', "["],
 )
 def test_read_blend_refuses_what_is_broken(tmp_path: Path, content: str) -> None:
-    """One sentence that names the file."""
+    """A broken file is one sentence with its name."""
     (tmp_path / BLEND).mkdir()
     (tmp_path / SHARES).write_text(content)
     with pytest.raises(CheckpointError, match=SHARES):
@@ -226,7 +226,7 @@ def test_read_blend_refuses_what_is_broken(tmp_path: Path, content: str) -> None
 
 
 def test_write_blend_is_read_back(tmp_path: Path) -> None:
-    """To the last digit."""
+    """Shares are read back to the last digit."""
     assert read_blend(tmp_path) is None
     write_blend(tmp_path, Blend(0.3, torch.tensor([0.1, 0.9])))
     found = read_blend(tmp_path)

@@ -1,4 +1,4 @@
-"""calibration.safetensors: who is scaled by what, when it is kept, and what is refused."""
+"""Calibration: who is scaled by what, when it is kept, and refused files."""
 
 import json
 import shutil
@@ -30,7 +30,7 @@ from match_graph.typing import MASKS
 
 
 def make_scaling(num_labels: int, num_folds: int = 2) -> PlattScaling:
-    """Another scale and shift for every label and fold."""
+    """A calibration with its own scale and shift for every label and fold."""
     generator = torch.Generator().manual_seed(0)
     shape = num_folds, num_labels
     return PlattScaling(
@@ -46,7 +46,7 @@ def make_scaling(num_labels: int, num_folds: int = 2) -> PlattScaling:
 
 @pytest.fixture(scope="module")
 def from_few():
-    """Lets the 40 validation documents of the small corpus do."""
+    """Calibrates runs from the 40 validation documents of the small corpus."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(finish, "_MIN_DOCUMENTS", 40)
         yield
@@ -54,13 +54,13 @@ def from_few():
 
 @pytest.fixture(scope="module")
 def scaled_run(from_few, make_variant) -> Run:
-    """A run whose scores are scaled."""
+    """A run with calibrated scores."""
     settings = ("model.init=random", "model.blend=false", "model.coherent=false")
     return make_variant("scaled", *settings)
 
 
 class Inflated(nn.Module):
-    """A model that is much too sure of its first label."""
+    """A model with far too high scores of its first label."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -78,14 +78,14 @@ def valid_of(run: Run) -> Validation:
 
 
 def test_assign_folds_are_runs_of_documents_of_nearly_one_size() -> None:
-    """Seven documents in three folds, in their order; others are in fold 0."""
+    """Folds are consecutive documents of nearly equal number; others are in fold 0."""
     fold = assign_folds(torch.tensor([1, 2, 5, 6, 7, 8, 10]), 12, 3)
     assert fold.tolist() == [0, 0, 0, 0, 0, 0, 1, 1, 2, 0, 2, 0]
     assert assign_folds(torch.tensor([], dtype=torch.int64), 2, 3).tolist() == [0, 0]
 
 
 def test_CalibratedModel_scores_scaled_by_all_or_by_other_folds(trained_run: Run) -> None:
-    """Above -8 as the formula says, with the row of each document's fold."""
+    """Scores above -8 follow the formula, by the fold of each document."""
     model = trained_run.load_model().eval()
     calibration, valid = make_scaling(trained_run.dataset.num_labels), valid_of(trained_run)
     fold = valid.fold % 2
@@ -107,7 +107,7 @@ def test_CalibratedModel_scores_scaled_by_all_or_by_other_folds(trained_run: Run
 
 @pytest.mark.gpu
 def test_CalibratedModel_scores_are_scaled_where_they_are(trained_run: Run) -> None:
-    """On a GPU as on the CPU, by folds."""
+    """Scores on a GPU are scaled as on the CPU, by folds."""
     calibration = make_scaling(trained_run.dataset.num_labels)
     fold = valid_of(trained_run).fold % 2
     batch = next(iter(trained_run.loader("valid")))
@@ -120,7 +120,7 @@ def test_CalibratedModel_scores_are_scaled_where_they_are(trained_run: Run) -> N
 
 
 def test_CalibratedModel_what_model_is_too_sure_of_is_put_right(trained_run: Run) -> None:
-    """A label inflated by 4: fitted, kept, and better on test documents too."""
+    """A label inflated by 4 is calibrated, which improves test documents too."""
     model = Inflated(trained_run.finish_model(trained_run.load_model()))
     number = trained_run.dataset.num_labels
     calibration, before, after = fit_calibration(model, number, 5, valid_of(trained_run))
@@ -138,7 +138,7 @@ def test_CalibratedModel_what_model_is_too_sure_of_is_put_right(trained_run: Run
 def test_Validation_ndcg_is_that_of_evaluate_model(
     trained_run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The hierarchy's violations, a fifth of the time with many labels, are not counted."""
+    """NDCG@5 equals evaluate_model's, without the cost of counting violations."""
     model, valid = trained_run.load_model(), valid_of(trained_run)
     hierarchy = trained_run.dataset.hierarchy
     expected = evaluate_model(model, trained_run.loader("valid"), hierarchy)["NDCG@5"]
@@ -147,7 +147,7 @@ def test_Validation_ndcg_is_that_of_evaluate_model(
 
 
 def test_Validation_ndcg_sums_scores_over_processes(trained_run: Run) -> None:
-    """With a second process of the same documents each of them counts twice."""
+    """Scores are summed over processes: documents of both count twice."""
     model, valid = trained_run.load_model(), valid_of(trained_run)
     single, both = (PlattSearch(trained_run.dataset.num_labels) for _ in range(2))
     valid.ndcg(model, single)
@@ -159,7 +159,7 @@ def test_Validation_ndcg_sums_scores_over_processes(trained_run: Run) -> None:
 def test_fit_calibration_scaling_that_ranks_worse_is_not_kept(
     trained_run: Run, monkeypatch
 ) -> None:
-    """One that lowers NDCG is dropped, whatever its loss; other folds scale each document."""
+    """A calibration that lowers held-out NDCG is dropped, whatever its loss."""
     number = trained_run.dataset.num_labels
     compute = PlattSearch.compute
 
@@ -182,7 +182,7 @@ def test_fit_calibration_scaling_that_ranks_worse_is_not_kept(
 def test_write_calibration_training_writes_and_prediction_reads(
     scaled_run: Run, tmp_path: Path
 ) -> None:
-    """The file is whole, and another one changes what the folder predicts."""
+    """Training writes the file, and another one changes the predictions."""
     number = scaled_run.dataset.num_labels
     found = read_calibration(scaled_run.folder, number)
     assert found is not None
@@ -204,7 +204,7 @@ def test_write_calibration_training_writes_and_prediction_reads(
 
 
 def load_without(folder: Path):
-    """The classifier of a copy without calibration."""
+    """The classifier of a copy of a run without its calibration."""
     other = folder.with_name("without")
     shutil.copytree(folder, other)
     remove_files(other / CALIBRATION)
@@ -214,7 +214,7 @@ def load_without(folder: Path):
 def test_open_run_without_it_is_scaled_when_it_is_evaluated(
     scaled_run: Run, tmp_path: Path
 ) -> None:
-    """As a run of an older version: the same file and the same measures."""
+    """A missing calibration is fitted again, with the same file and measures."""
     folder = tmp_path / "run"
     shutil.copytree(scaled_run.folder, folder)
     (folder / CALIBRATION).unlink()
@@ -226,7 +226,7 @@ def test_open_run_without_it_is_scaled_when_it_is_evaluated(
 
 
 def test_load_without_calibration_scores_stay(from_few, make_variant, trained_run: Run) -> None:
-    """No file, the model as it is: if the settings say so, or there are too few documents."""
+    """Scores stay by setting, or where validation documents are too few."""
     settings = ("train.calibrate=false", "model.blend=false", "model.coherent=false")
     plain = make_variant("plain", "model.init=random", "train.epochs=1", *settings)
     assert not plain.is_calibrated
@@ -245,7 +245,7 @@ def test_load_without_calibration_scores_stay(from_few, make_variant, trained_ru
 
 
 def test_CalibratedModel_measures_are_of_scaled_scores(scaled_run: Run) -> None:
-    """On test by all validation documents, on valid each by the others."""
+    """Test is calibrated by all validation documents, each of valid by the other folds."""
     metrics = json.loads((scaled_run.folder / METRICS).read_text())
     hierarchy, model = scaled_run.dataset.hierarchy, scaled_run.load_model()
     calibration = read_calibration(scaled_run.folder, scaled_run.dataset.num_labels)
@@ -258,7 +258,7 @@ def test_CalibratedModel_measures_are_of_scaled_scores(scaled_run: Run) -> None:
 
 
 def test_read_calibration_baseline_is_scaled_too(from_few, make_variant) -> None:
-    """As it stands in the same tables."""
+    """A baseline is calibrated as a network is."""
     run = make_variant("linear", "model.encoder=tfidf_linear")
     assert read_calibration(run.folder, run.dataset.num_labels) is not None
     assert load(run.folder, "cpu").calibration is not None
@@ -267,7 +267,7 @@ def test_read_calibration_baseline_is_scaled_too(from_few, make_variant) -> None
 def test_write_calibration_scales_linear_additions(
     from_few, trained_run: Run, tmp_path: Path
 ) -> None:
-    """Each label's times its scale."""
+    """Additions of the linear classifier are multiplied by the label's scale."""
     record = {"paper": "new", "text": "w1 w2 w3", "venue": [], "author": [], "reference": []}
     number, labels = trained_run.dataset.num_labels, torch.tensor([2, 0])
     calibration, added = make_scaling(number), []
@@ -286,7 +286,7 @@ def test_write_calibration_scales_linear_additions(
 
 
 def test_write_calibration_what_was_written_is_read(tmp_path: Path) -> None:
-    """All tensors and numbers."""
+    """All tensors and numbers are read back."""
     calibration = make_scaling(4)
     write_calibration(tmp_path, calibration)
     found = read_calibration(tmp_path, 4)
@@ -298,7 +298,7 @@ def test_write_calibration_what_was_written_is_read(tmp_path: Path) -> None:
 
 
 def test_write_calibration_other_files_are_one_sentence(tmp_path: Path) -> None:
-    """Of other labels, of other tensors."""
+    """Files of other labels or tensors are refused in one sentence."""
     write_calibration(tmp_path, make_scaling(4))
     path = tmp_path / CALIBRATION
     with pytest.raises(CheckpointError) as caught:
@@ -316,7 +316,7 @@ def test_write_calibration_other_files_are_one_sentence(tmp_path: Path) -> None:
 
 
 def test_load_deleted_scaling_is_missed_by_predictions(scaled_run: Run, tmp_path: Path) -> None:
-    """Without it they would be worse without a word."""
+    """A deleted calibration is refused, as predictions would silently be worse."""
     folder = Path(shutil.copytree(scaled_run.folder, tmp_path / "run"))
     (folder / CALIBRATION).unlink()
     with pytest.raises(CheckpointError) as caught:
@@ -342,7 +342,7 @@ def test_load_deleted_scaling_is_missed_by_predictions(scaled_run: Run, tmp_path
 def test_write_calibration_read_scaling_refuses_other_tensors(
     tmp_path: Path, name: str, value: torch.Tensor, reason: str
 ) -> None:
-    """Shapes, types and signs."""
+    """Wrong shapes, types and signs are refused."""
     write_calibration(tmp_path, make_scaling(4))
     tensors = read_tensors(tmp_path / CALIBRATION)
     write_tensors(tmp_path / CALIBRATION, {**tensors, name: value})

@@ -1,4 +1,4 @@
-"""What cannot fit into memory is refused before it is made."""
+"""Settings that do not fit into memory are refused before anything is made."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +19,7 @@ from match_graph.training.models import find_model
 
 
 def with_settings(run: Run, *settings: str) -> Any:
-    """What the check reads of a run with other settings of its model."""
+    """A stand-in for a run with other model settings, as the check reads it."""
     config = load_config(None, list(settings))
     config = config.model_copy(update={"model": find_model(config).complete()})
     return SimpleNamespace(
@@ -31,7 +31,7 @@ def with_settings(run: Run, *settings: str) -> Any:
 
 @pytest.mark.parametrize("encoder", sorted(ENCODERS.keys() - {"language_model"}))
 def test_count_weights_is_what_the_model_has(trained_run: Run, encoder: str) -> None:
-    """Of every encoder, with the embedding and the head."""
+    """The count is that of every encoder's model, with embedding and head."""
     run = with_settings(trained_run, f"model.encoder={encoder}")
     model = checks.make_levels(run.space, run.sizes, run.config.model, run.dataset.hierarchy)
     assert count_weights(run) == sum(one.numel() for one in model.parameters()) > 0
@@ -45,7 +45,7 @@ def test_count_weights_is_0_where_weights_are_read(trained_run: Run) -> None:
 def test_check_memory_refuses_before_anything_is_made(
     trained_run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A model of terabytes, vectors of more than there is; the run itself passes."""
+    """Weights of terabytes and too large vectors are refused; the run itself passes."""
     monkeypatch.setattr(checks, "find_memory", lambda device: 64 * 2**30)
     check_memory(trained_run)
     huge = [
@@ -75,7 +75,7 @@ def test_check_memory_refuses_before_anything_is_made(
 
 
 def test_start_run_makes_no_folder_for_a_model_that_does_not_fit(tmp_path) -> None:
-    """Within seconds, by the smallest data set."""
+    """A model that is too large is refused before a run folder is made."""
     settings = ["data.options={num_documents: 200}", "model.encoder=bert_xml"]
     layers = "model.encoder_config={num_layers: 256, hidden_channels: 65536}"
     settings += [layers, "model.channels=16384", "pretrain.channels=16384"]
@@ -94,7 +94,7 @@ def test_find_memory_is_at_most_the_limit_of_the_container(tmp_path, monkeypatch
 
 
 def test_check_model_edges_of_a_pre_transform(tmp_path, capsys) -> None:
-    """A graph encoder reads nodes that documents have; others were left out without a word."""
+    """Other edges of a pre_transform are warned of; nodes without known edges are refused."""
 
     def add(data: HeteroData) -> HeteroData:
         data["author", "knows", "author"].edge_index = torch.tensor([[0], [1]])
