@@ -1,4 +1,4 @@
-"""Presets stand above the defaults and below all that the user gives; sizes of the corpus."""
+"""Resolved configurations: presets below all that the user gives, sizes by the corpus."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def message(encoder: str, name: str) -> str:
 
 @pytest.mark.parametrize(("encoder", "name"), OFFERED)
 def test_load_preset_config_offered_settings_valid_fit_together(encoder: str, name: str) -> None:
-    """Every key is a setting, and a model can be made; nothing offered is lost on the way."""
+    """Every preset holds known settings that fit together, and a model can be made of it."""
     config = load_preset_config(None, [f"model.encoder={encoder}"], name)
     MatchModel(TokenSpace(("venue", "word"), (0, 0)), 2, config.model)
     dumped = config.model_dump()
@@ -49,7 +49,7 @@ def test_load_preset_config_offered_settings_valid_fit_together(encoder: str, na
 
 @pytest.mark.parametrize("encoder", TEXT_ENCODERS)
 def test_load_preset_config_encoders_text_offer_both(encoder: str) -> None:
-    """Encoders of text offer both without metadata.
+    """Text encoders have the presets paper and own, both without metadata.
 
     As compared in MATCH: delta 100, batches of 256; neither metadata nor hierarchy in either.
     """
@@ -67,7 +67,7 @@ def test_load_preset_config_encoders_text_offer_both(encoder: str) -> None:
 
 
 def test_load_preset_config_file_settings_win_file_may_name(tmp_path: Path) -> None:
-    """File and settings win and the file may name the encoder.
+    """Defaults give way to the preset, it to the file, and that to --set, key by key.
 
     Default < named < file < --set, key by key, within the encoder's settings too.
     """
@@ -88,13 +88,13 @@ def test_load_preset_config_file_settings_win_file_may_name(tmp_path: Path) -> N
 
 
 def test_load_preset_config_without_name_there_defaults_alone() -> None:
-    """No name, no change; the preset is that of the default encoder where none is named."""
+    """Without a preset nothing changes; it is the default encoder's where none is named."""
     assert load_preset_config(preset="paper").train.batch_size == 256
     assert load_preset_config(None, ["model.encoder=xml_cnn"]).train.batch_size is None
 
 
 def test_load_preset_config_unknown_name_is_one_sentence() -> None:
-    """With the choices, if there are any; an unknown encoder has its own sentence."""
+    """An unknown preset is refused with the choices, an unknown encoder as such."""
     assert message("xml_cnn", "best") == (
         "The preset of the encoder 'xml_cnn' must be one of ['own', 'paper'], found 'best'; "
         "choose one, or leave --preset out."
@@ -107,7 +107,7 @@ def test_load_preset_config_unknown_name_is_one_sentence() -> None:
 
 
 def test_load_preset_config_broken_file_keeps_its_own_sentence(tmp_path: Path) -> None:
-    """A section that is no mapping is named as without settings by name."""
+    """A section that is no mapping is refused in the same words as without a preset."""
     path = tmp_path / "c.yaml"
     path.write_text("model: 3\n")
     with pytest.raises(ConfigError, match=r"'model': Input should be .* found 3\."):
@@ -115,7 +115,7 @@ def test_load_preset_config_broken_file_keeps_its_own_sentence(tmp_path: Path) -
 
 
 def test_load_preset_config_resolved_settings_hold_every_number(synthetic: Synthetic) -> None:
-    """Those of the encoder and of the head too, whether given or not."""
+    """Resolved settings hold those of encoder and head, given or not."""
     config = load_preset_config(None, ["model.encoder=xml_cnn"], "own")
     config = resolve_config(config, synthetic)
     resolved = config.model
@@ -127,7 +127,7 @@ def test_load_preset_config_resolved_settings_hold_every_number(synthetic: Synth
 
 
 def test_resolve_config_what_given_stays_and_what_not_filled_in(synthetic: Synthetic) -> None:
-    """Given epochs stay; samples and batch size are numbers afterwards."""
+    """Given epochs stay; samples and batch size are filled in."""
     config = resolve_config(load_config(None, ["train.epochs=3"]), synthetic)
     assert config.train.epochs == 3
     assert config.pretrain.samples == 1_000_000
@@ -150,7 +150,7 @@ def test_derive_batch_size_derived_values_are_monotone_in_size(derive) -> None:
 
 
 def test_derive_batch_size_batches_reach_the_size_of_the_paper() -> None:
-    """256 documents at the size of MAG-CS, 16 at the least."""
+    """Batches have 256 documents at the size of MAG-CS, and 16 at least."""
     assert derive_batch_size(564_340) == 256
     assert derive_batch_size(1) == 16
 
@@ -162,7 +162,7 @@ def test_derive_batch_size_doubles_with_400_steps() -> None:
 
 
 def test_derive_epochs_are_those_of_its_formula() -> None:
-    """6 of 15,000 documents to the power of .4, within 5 and 40."""
+    """Epochs are 6 (15,000 / n)^.4, within 5 and 40."""
     sizes = [100, 1_000, 3_000, 15_000, 24_195, 10_000_000]
     assert [*map(derive_epochs, sizes)] == [40, 18, 11, 6, 5, 5]
 
@@ -170,7 +170,7 @@ def test_derive_epochs_are_those_of_its_formula() -> None:
 def test_resolve_config_counts_words_and_labels(
     synthetic: Synthetic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of training documents for pairs and labels; of all documents, as far as read, for a blend."""
+    """Pairs count words of training documents, a blend those of all as far as read."""
     found: list[tuple[float, ...]] = []
     monkeypatch.setattr(configure, "derive_samples", lambda number: found.append((number,)) or 7)
     monkeypatch.setattr(configure, "derive_blend", lambda *given: found.append(given) or "tree")
@@ -187,7 +187,7 @@ def test_resolve_config_counts_words_and_labels(
 
 
 def test_derive_valid_documents_validation_sample_where_would() -> None:
-    """Validation is a sample where it would cost much.
+    """Validation takes all documents of small corpora, and 10,000 at the size of MAG-CS.
 
     Everything in small corpora, 10,000 documents at the size of MAG-CS.
     """
@@ -209,7 +209,7 @@ def test_resolve_config_temporal_refuses_later_neighbours(synthetic: Synthetic) 
 
 
 def test_resolve_config_head_is_named(synthetic: Synthetic) -> None:
-    """The one that fits the encoder, unless it is given; so that config.yaml says which it was."""
+    """The resolved head is the one that fits the encoder, unless it is given."""
     for settings, head in (
         ([], "linear"),
         (["model.encoder=attention_xml"], "label_attention"),
@@ -224,7 +224,7 @@ def test_resolve_config_head_is_named(synthetic: Synthetic) -> None:
 def test_resolve_config_precision_knows_who_reads_text(
     monkeypatch: pytest.MonkeyPatch, synthetic: Synthetic, encoder: str, expected: bool
 ) -> None:
-    """On a GPU that decides; what is chosen is in the resolved settings."""
+    """The resolved precision depends, on a GPU, on whether the encoder reads text."""
 
     def choose(config: TrainConfig, reads_text: bool = False) -> str:
         return "bf16-mixed" if reads_text else "32-true"
@@ -235,13 +235,13 @@ def test_resolve_config_precision_knows_who_reads_text(
 
 
 def test_resolve_config_unknown_encoder_is_an_error(synthetic: Synthetic) -> None:
-    """Its head cannot be chosen."""
+    """An unknown encoder is refused, as no head can be chosen for it."""
     with pytest.raises(ConfigError, match=r"The encoder must be one of \['attention_xml', "):
         resolve_config(load_config(None, ["model.encoder=attention"]), synthetic)
 
 
 def test_derive_blend_is_there_where_it_costs_less() -> None:
-    """Than the network by labels, words and epochs; with clustered labels where they are many."""
+    """A network is blended where the linear classifier costs less; many labels are clustered."""
     assert derive_blend(800, 5.0, 90, 6) is True
     assert derive_blend(16_000, 5.0, 90, 20) is True
     assert derive_blend(16_000, 5.0, 90, 6) == "tree"
@@ -251,7 +251,7 @@ def test_derive_blend_is_there_where_it_costs_less() -> None:
 
 
 def test_resolve_config_blends_networks_alone(synthetic: Synthetic) -> None:
-    """By default, with few labels; not beside a baseline."""
+    """By default networks with few labels are blended, and no baseline is."""
     tree = ["model.encoder=attention_xml", "model.head_config={flat_labels: 10, cluster_size: 4}"]
     for settings, expected in (
         ([], True),
@@ -267,7 +267,7 @@ def test_resolve_config_blends_networks_alone(synthetic: Synthetic) -> None:
 def test_resolve_config_is_coherent_where_labels_are_closed(
     tmp_path: Path, share: float, expected: bool
 ) -> None:
-    """Nearly all training documents with the child have the parent; what is given stays."""
+    """Output is coherent if nearly all documents with a child have the parent, or as set."""
     both = round(share * 200)
     labels = [["top"], *[["leaf", "top"]] * both, *[["leaf"]] * (200 - both)]
     folds = ["train"] * 201 + ["valid", "test"]
@@ -285,14 +285,14 @@ def test_resolve_config_is_coherent_where_labels_are_closed(
 
 
 def test_resolve_config_without_edges_is_not_coherent(tmp_path: Path) -> None:
-    """There is nothing to be coherent with."""
+    """Output is not coherent without a hierarchy."""
     frame = pd.DataFrame({"id": ["a", "b"], "text": ["w", "v"], "label": [["x"], ["y"]]})
     dataset = open_dataset(from_frames(frame), root=tmp_path)
     assert resolve_config(load_config(None, []), dataset).model.coherent is False
 
 
 def test_resolve_config_label_tree_refuses_hypernymy_output(synthetic: Synthetic) -> None:
-    """A label tree refuses hypernymy in the output space.
+    """A label tree refuses hypernymy in the output space, unless it is the default or 0.
 
     Where it is asked for; the default gives way, and a given 0 stays.
     """
@@ -312,7 +312,7 @@ def test_resolve_config_label_tree_refuses_hypernymy_output(synthetic: Synthetic
 def test_locate_config_makes_paths_of_features_absolute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files, ids and a model's folder; a name on the hub stays."""
+    """Paths of files, ids and model folders become absolute; a name on the hub stays."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "lm").mkdir()
     config = load_config(
@@ -333,7 +333,7 @@ def test_locate_config_makes_paths_of_features_absolute(
 def test_locate_config_makes_the_path_of_word_vectors_absolute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run is opened in any working folder."""
+    """The path of word vectors becomes absolute, for any working folder."""
     monkeypatch.chdir(tmp_path)
     settings = ["model.init=word_vectors", "model.word_vectors=glove.txt"]
     located = locate_config("synthetic", load_config(None, settings))

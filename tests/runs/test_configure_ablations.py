@@ -1,4 +1,4 @@
-"""Ablations: plain settings, the same when resolved again, refused where they make no sense."""
+"""Ablations: resolved to settings, idempotent, refused where they make no sense."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,7 @@ FIELDS = ["venue", "author", "reference"]
 
 
 class WordsOnly(Encoder):
-    """Reads metadata on request."""
+    """A text encoder that reads metadata on request."""
 
     class Config(StrictModel):
         metadata: bool = False
@@ -33,7 +33,7 @@ class WordsOnly(Encoder):
 
 
 class TextOnly(Encoder):
-    """Reads raw texts, from pre-trained weights of its own."""
+    """An encoder of raw texts with pre-trained weights of its own."""
 
     class Config(StrictModel):
         pretrained: bool = True
@@ -62,7 +62,7 @@ def refusal(data: HeteroData, *ablations: str, settings: tuple[str, ...] = ()) -
 
 
 def test_resolve_ablations_without_ablations_nothing_changes(data: HeteroData) -> None:
-    """The configuration itself."""
+    """Without ablations the configuration is returned as it is."""
     config = load_config()
     assert resolve_ablations(config, data) == config
 
@@ -79,14 +79,14 @@ def test_resolve_ablations_without_ablations_nothing_changes(data: HeteroData) -
 def test_resolve_ablations_fields_are_left_out_by_name(
     data: HeteroData, ablations, dropped: list[str]
 ) -> None:
-    """One, some or all fields; nothing but data.drop_fields changes."""
+    """One, some or all fields are dropped; no other setting changes."""
     config = resolve(data, *ablations)
     assert config.data.drop_fields == dropped
     assert config.model_copy(update={"data": Config().data, "ablation": []}) == Config()
 
 
 def test_resolve_ablations_no_hierarchy_turns_both_terms_off(data: HeteroData) -> None:
-    """And the coherent output, and the (label, parent) pairs of pre-training; it is still read."""
+    """no-hierarchy turns off both terms, coherent output and (label, parent) pairs."""
     settings = ("pretrain.label_parent=true", "model.coherent=true")
     config = resolve(data, "no-hierarchy", settings=settings)
     assert (config.train.lambda_parameter, config.train.lambda_output) == (0, 0)
@@ -96,7 +96,7 @@ def test_resolve_ablations_no_hierarchy_turns_both_terms_off(data: HeteroData) -
 
 
 def test_resolve_ablations_no_hierarchy_refuses_a_label_graph(data: HeteroData) -> None:
-    """Without both terms such a head would still read every edge of the hierarchy."""
+    """no-hierarchy refuses a head that passes messages over the hierarchy."""
     assert refusal(data, "no-hierarchy", settings=("model.head=label_graph",)) == (
         "The ablation 'no-hierarchy' leaves out a label hierarchy, but the head 'label_graph' "
         "passes messages over it; choose another head."
@@ -104,7 +104,7 @@ def test_resolve_ablations_no_hierarchy_refuses_a_label_graph(data: HeteroData) 
 
 
 def test_resolve_ablations_no_pretrain_starts_at_random(data: HeteroData) -> None:
-    """Embedding and prediction layer; an encoder with weights of its own forgets them too."""
+    """no-pretrain starts embedding, prediction layer and a language model at random."""
     config = resolve(data, "no-pretrain", settings=("model.head_from_labels=true",))
     assert (config.model.init, config.model.head_from_labels) == ("random", False)
     assert config.model.encoder_config == {}
@@ -115,7 +115,7 @@ def test_resolve_ablations_no_pretrain_starts_at_random(data: HeteroData) -> Non
 def test_resolve_ablations_resolving_twice_changes_nothing(
     data: HeteroData, tmp_path: Path
 ) -> None:
-    """So that a run's config.yaml can start another run."""
+    """Resolving is idempotent, so that a run's config.yaml can start another run."""
     config = resolve(data, "no-author", "no-hierarchy", "no-pretrain")
     assert resolve_ablations(config, data) == config
     path = tmp_path / "config.yaml"
@@ -124,7 +124,7 @@ def test_resolve_ablations_resolving_twice_changes_nothing(
 
 
 def test_resolve_ablations_unknown_names_one_sentence_choices(data: HeteroData) -> None:
-    """A field that the data set lacks, a misspelt name with the nearest, a wrong drop_fields."""
+    """An unknown field or ablation is refused with the choices and the nearest one."""
     clauses = {
         "no-autor": "the nearest is 'no-author'",
         "hierarchy": "the nearest is 'no-hierarchy'",
@@ -146,7 +146,7 @@ def test_resolve_ablations_unknown_names_one_sentence_choices(data: HeteroData) 
 def test_resolve_ablations_refuses_neighbours_without_citations(
     data: HeteroData, name: str
 ) -> None:
-    """Features are made of the whole data set: what is left out would come in by them."""
+    """Features of predicted neighbours are refused where citations are left out."""
     near = "data.features.document={latent: 16, neighbors: 5}"
     assert refusal(data, name, settings=(near,)).startswith(
         "Features of predicted neighbours learn from citations, but 'reference', of which these "
@@ -195,20 +195,20 @@ def test_resolve_ablations_refuses_neighbours_without_citations(
 def test_resolve_ablations_ablation_makes_no_sense_is_refused(
     data: HeteroData, encoder: str, name: str, sentence: str
 ) -> None:
-    """By what the encoder has and reads."""
+    """An ablation of what the encoder does not have or read is refused."""
     settings = (f"model.encoder={encoder}",)
     assert refusal(data, name, settings=settings) == sentence
 
 
 def test_resolve_ablations_setting_can_make_sense_of_an_ablation(data: HeteroData) -> None:
-    """An encoder that reads metadata on request, once it does."""
+    """no-metadata is accepted once an encoder is set to read metadata."""
     settings = (f"model.encoder={__name__}:WordsOnly", "model.encoder_config={metadata: true}")
     assert resolve(data, "no-venue", settings=settings).data.drop_fields == ["venue"]
     assert resolve(data, "no-venue", settings=("model.encoder=tfidf_linear",)).data.drop_fields
 
 
 def test_data_without_hierarchy_or_metadata_refuse(toy_graph: BuiltGraph) -> None:
-    """There is nothing to leave out."""
+    """Ablations of a hierarchy or metadata that the data lack are refused."""
     corpus = toy_corpus()
     flat = build_graph(replace(corpus, hierarchy=corpus.hierarchy.iloc[:0])).data
     assert refusal(flat, "no-hierarchy") == (
@@ -222,14 +222,14 @@ def test_data_without_hierarchy_or_metadata_refuse(toy_graph: BuiltGraph) -> Non
 
 
 def test_default_folder_names_the_ablations() -> None:
-    """So that a run and its ablations stand side by side."""
+    """The default folder names the ablations, apart from that of the whole model."""
     config = load_config(None, ["seed=3", "ablation=[no-author, no-pretrain]"])
     assert default_folder("x", config) == Path("runs/x-match-no-author-no-pretrain-seed3")
     assert default_folder("x", load_config()) == Path("runs/x-match-seed0")
 
 
 def test_metadata_fields_run_without_fields_never_sees_them(tmp_path: Path, small_settings) -> None:
-    """Tokens, vectors and prediction know the other fields alone; opening again keeps it so."""
+    """Dropped fields are in no tokens, vectors or predictions, also when opened again."""
     config = small_settings("ablation=[no-author, no-hierarchy]", "train.accelerator=cpu")
     run = start_run("synthetic", config, tmp_path / "run", tmp_path / "root")
     run.train()
@@ -257,7 +257,7 @@ def test_metadata_fields_run_without_fields_never_sees_them(tmp_path: Path, smal
 def test_start_run_no_metadata_pre_trains_on_texts_and_labels(
     tmp_path: Path, small_settings
 ) -> None:
-    """Tables of words, contexts, labels and documents, and of nothing else."""
+    """no-metadata pre-trains words, contexts, labels and documents alone."""
     config = small_settings("ablation=[no-metadata]", "pretrain.samples=5000")
     run = start_run("synthetic", config, tmp_path / "run", tmp_path / "root")
     assert set(run.pretrain()) == {"document", "label", "word", "context"}

@@ -28,7 +28,7 @@ WIDTH = 6
 
 @pytest.fixture(scope="module")
 def vectors(tmp_path_factory: pytest.TempPathFactory, small_settings) -> dict[str, Path]:
-    """Files by node type: of documents and venues by id, shuffled; of labels in their order."""
+    """Files of features by node type: shuffled by id, or of labels in their order."""
     folder = tmp_path_factory.mktemp("vectors")
     options = small_settings().data.options
     dataset = Synthetic(**options, root=folder / "root")
@@ -77,7 +77,7 @@ def featured_run(make_run, vectors: dict[str, Path]) -> Run:
 def test_join_features_order_of_rows_changes_nothing(
     make_run, featured_run: Run, vectors: dict[str, Path]
 ) -> None:
-    """Shuffled rows with their ids give the measures to the digit; other vectors do not."""
+    """Rows in another order, with their ids, give equal measures; other vectors do not."""
     named = {name: vectors[f"{name}-in-order"] for name in (DOCUMENT, "venue")}
     other = make_run(*settings_of(**named, label=vectors[LABEL]))
     assert other.read_metrics() == featured_run.read_metrics()
@@ -87,7 +87,7 @@ def test_join_features_order_of_rows_changes_nothing(
 def test_start_run_keeps_features_in_memory(
     featured_run: Run, vectors: dict[str, Path], tmp_path: Path, small_settings
 ) -> None:
-    """A frame by id and a tensor give the measures of their files; the run opens without them."""
+    """A frame and a tensor give the measures of their files, and are kept for opening."""
     arrays = {
         DOCUMENT: pd.read_parquet(vectors[DOCUMENT]),
         "venue": torch.from_numpy(np.load(vectors["venue-in-order"])),
@@ -109,7 +109,7 @@ def test_start_run_keeps_features_in_memory(
 def test_start_run_features_must_be_by_node_type(
     featured_run: Run, tmp_path: Path, small_settings
 ) -> None:
-    """A frame alone does not say whose it is."""
+    """A frame without a node type is refused."""
     frame = pd.DataFrame({"x": [1.0]}, index=["p1"])
     root = featured_run.dataset.root
     with pytest.raises(CorpusError) as caught:
@@ -122,7 +122,7 @@ def test_start_run_features_must_be_by_node_type(
 def test_start_run_warns_of_features_that_nothing_reads(
     vectors: dict[str, Path], tmp_path: Path, small_settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Those of labels with a head that does not see them, by name."""
+    """Features of labels are warned of where the head does not read them."""
     config = small_settings(
         "model.encoder_config={}", *settings_of(label=vectors[LABEL], document=vectors[DOCUMENT])
     )
@@ -132,7 +132,7 @@ def test_start_run_warns_of_features_that_nothing_reads(
 
 
 def test_write_features_links_what_the_run_needs(featured_run: Run) -> None:
-    """A file for each type, in the order of the graph, without a copy; checksums in the record."""
+    """Each file is a hard link in the order of the graph, with a checksum in the record."""
     data = featured_run.dataset[0]
     for node_type in (DOCUMENT, "venue", LABEL):
         path = featured_run.folder / FEATURES / f"{node_type}.npy"
@@ -145,7 +145,7 @@ def test_write_features_links_what_the_run_needs(featured_run: Run) -> None:
 
 
 def assert_same_labels(found: list[dict], expected: list[dict]) -> None:
-    """The same probability of each label, but for rounding by the place in a batch."""
+    """Compares the probability of each label up to rounding."""
     for one, other in zip(found, expected, strict=True):
         chances = [
             {label["id"]: label["probability"] for label in each["labels"]} for each in (one, other)
@@ -154,7 +154,7 @@ def assert_same_labels(found: list[dict], expected: list[dict]) -> None:
 
 
 def test_KnownFeatures_of_documents_are_found_by_id(featured_run: Run) -> None:
-    """In any order of the request; given as lists, arrays or tensors they are the same."""
+    """Features are found by id in any order, and equal those given with the document."""
     classifier = mg.load(featured_run.folder, device="cpu")
     documents = featured_run.dataset.documents("test_mask")[:9]
     objects = featured_run.dataset.as_json(documents.tolist())
@@ -174,7 +174,7 @@ def test_KnownFeatures_of_documents_are_found_by_id(featured_run: Run) -> None:
 def test_KnownFeatures_serve_every_encoder(
     make_run, vectors: dict[str, Path], encoder: str
 ) -> None:
-    """Neighbours bring theirs, too; prediction gives evaluation's probabilities."""
+    """Predictions equal evaluation, also where neighbours bring their features."""
     features = settings_of(**{name: vectors[name] for name in (DOCUMENT, "venue")})
     run = make_run(f"model.encoder={encoder}", *features)
     classifier = mg.load(run.folder, device="cpu")
@@ -200,7 +200,7 @@ def test_KnownFeatures_serve_every_encoder(
     ],
 )
 def test_KnownFeatures_are_made_of_text(make_run, sentence_model: Path, source: str) -> None:
-    """A new document's come from its text, as those of training did; a vector given wins."""
+    """Features of a new document are computed from its text, unless they are given."""
     run = make_run(f"data.features.document={source.format(model=sentence_model)}")
     classifier = mg.load(run.folder, device="cpu")
     (known,) = run.dataset.as_json([int(run.dataset.documents("test_mask")[0])])
@@ -215,7 +215,7 @@ def test_KnownFeatures_are_made_of_text(make_run, sentence_model: Path, source: 
 def test_KnownFeatures_of_a_language_model_without_a_cache(
     make_run, sentence_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where nothing can be written prediction gives the same."""
+    """Predictions are the same where no cache can be written."""
     run = make_run(f"data.features.document={{model: {sentence_model}, column: [id, text]}}")
     known = run.dataset.as_json(run.dataset.documents("test_mask")[:3].tolist())
     expected = list(mg.load(run.folder, device="cpu").predict(known))
@@ -227,7 +227,7 @@ def test_KnownFeatures_of_a_language_model_without_a_cache(
 def test_KnownFeatures_of_a_language_model_that_has_changed(
     make_run, sentence_model: Path, tmp_path: Path
 ) -> None:
-    """Vectors of another model would mean nothing to the run."""
+    """A language model that has changed since the training is refused."""
     model = Path(shutil.copytree(sentence_model, tmp_path / "model"))
     run = make_run(f"data.features.document={{model: {model}}}")
     weights = next(model.rglob("*.safetensors"))
@@ -244,7 +244,7 @@ def test_KnownFeatures_of_a_language_model_that_has_changed(
 
 
 def test_KnownFeatures_of_columns_that_no_request_has(make_run, sentence_model: Path) -> None:
-    """Known documents by id; a new one brings its vector."""
+    """Features of other columns are found by id; a new document must bring its own."""
     run = make_run(f"data.features.document={{model: {sentence_model}, column: [split, text]}}")
     classifier = mg.load(run.folder, device="cpu")
     (known,) = run.dataset.as_json([int(run.dataset.documents("test_mask")[0])])
@@ -297,7 +297,7 @@ def test_KnownFeatures_of_columns_that_no_request_has(make_run, sentence_model: 
 def test_KnownFeatures_new_document_without_a_vector(
     featured_run: Run, given: dict[str, object], fault: str
 ) -> None:
-    """One sentence that names the document, before anything is computed."""
+    """A new document without features is named before anything is computed."""
     classifier = mg.load(featured_run.folder, device="cpu")
     (known,) = featured_run.dataset.as_json([0])
     with pytest.raises(CorpusError) as caught:
@@ -306,7 +306,7 @@ def test_KnownFeatures_new_document_without_a_vector(
 
 
 def test_KnownFeatures_take_vectors_as_python_has_them(featured_run: Run) -> None:
-    """Lists, arrays, NumPy's own numbers, tensors; a sparse one is named."""
+    """Features may be lists, arrays, NumPy numbers or tensors, not sparse ones."""
     classifier = mg.load(featured_run.folder, device="cpu")
     x = np.arange(6, dtype=np.float32) / 8
     forms = [x.tolist(), x, [*x], [*x.astype(np.float16)], torch.from_numpy(x)]
@@ -317,7 +317,7 @@ def test_KnownFeatures_take_vectors_as_python_has_them(featured_run: Run) -> Non
 
 
 def test_KnownFeatures_find_neighbours_up_to_a_time(tmp_path: Path) -> None:
-    """Documents of valid and test, some earlier than training, have the features of evaluation."""
+    """Documents have the features of evaluation, also where neighbours must be earlier."""
     rows = [
         {
             "id": f"d{n}", "text": f"w{n % 3} w{n % 4} w{n % 5}", "label": f"l{n % 2}",
@@ -349,7 +349,7 @@ def test_KnownFeatures_find_neighbours_up_to_a_time(tmp_path: Path) -> None:
 
 
 def test_KnownFeatures_refuse_what_makes_others(make_run) -> None:
-    """A file of another run, listed as this one's; or none."""
+    """Text vectors that are missing or of another run are refused."""
     run, other = (make_run(f"data.features.document={{latent: {size}}}") for size in (8, 4))
     (known,) = run.dataset.as_json([0])
     made = [one.folder / FEATURES / "document.safetensors" for one in (run, other)]
@@ -366,7 +366,7 @@ def test_KnownFeatures_refuse_what_makes_others(make_run) -> None:
 def test_open_run_refuses_other_features(
     make_run, vectors: dict[str, Path], tmp_path: Path
 ) -> None:
-    """Those of the file as it was; a file that is gone is named."""
+    """Changed features are refused, and a missing file is named."""
     path = tmp_path / "venue.npy"
     shutil.copyfile(vectors["venue-in-order"], path)
     run = make_run(*settings_of(venue=path))
@@ -384,7 +384,7 @@ def test_open_run_refuses_other_features(
 
 
 def test_read_features_refuses_what_is_no_matrix(featured_run: Run, tmp_path: Path) -> None:
-    """A damaged or missing file of the run is named, with what to do."""
+    """A damaged or missing file of features is named, with a remedy."""
     folder = tmp_path / "run"
     shutil.copytree(featured_run.folder, folder)
     np.save(folder / FEATURES / "venue.npy", np.arange(3))

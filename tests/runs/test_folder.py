@@ -18,7 +18,7 @@ from match_graph.runs import folder as folders
 
 
 def test_claim_run_folder_how_many_share_the_work_may_differ(tmp_path: Path) -> None:
-    """A run goes on with other devices; any other setting is refused, and it alone is named."""
+    """A run resumes on other devices; another setting is refused and named alone."""
     folder = tmp_path / "run"
     config = load_config(None, ["train.devices=4", "train.strategy=fsdp"])
     folders.claim_run_folder(folder, config, overwrite=False)
@@ -33,7 +33,7 @@ def test_claim_run_folder_how_many_share_the_work_may_differ(tmp_path: Path) -> 
 
 
 def test_claim_run_folder_precision_is_told_with_a_way_on(tmp_path: Path) -> None:
-    """Another processor resolves "auto" to another one; not where other settings differ too."""
+    """A difference in precision alone is refused with the setting that resumes the run."""
     folder = tmp_path / "run"
     folders.claim_run_folder(folder, load_config(None, ["train.precision=bf16-mixed"]), False)
     for more, advice in (
@@ -46,7 +46,7 @@ def test_claim_run_folder_precision_is_told_with_a_way_on(tmp_path: Path) -> Non
 
 
 def test_find_difference_names_what_was_chosen_before_follows() -> None:
-    """The encoder, then other settings, then those that the corpus gives; three of them."""
+    """Differences start with the encoder; those that the corpus gives come last."""
     there = load_config(None, ["pretrain.samples=5", "train.epochs=3", "train.warmup=0.1"])
     assert folders.find_difference(there, there) == ""
     here = load_config(None, ["model.encoder=xml_cnn", "pretrain.samples=9", "train.warmup=0.2"])
@@ -62,7 +62,7 @@ def test_find_difference_names_what_was_chosen_before_follows() -> None:
 
 
 def test_claim_run_folder_is_claimed_resumed_or_refused(tmp_path: Path) -> None:
-    """New and equal settings pass; other settings, other files and a plain file do not."""
+    """New and equal settings are accepted; others, other files and a file are refused."""
     config, folder = load_config(None, ["seed=1"]), tmp_path / "run"
     folders.claim_run_folder(folder, config, overwrite=False)
     folders.claim_run_folder(folder, config, overwrite=False)
@@ -95,7 +95,7 @@ def test_claim_run_folder_overwrite_never_deletes_what_is_no_run(tmp_path: Path)
 
 
 def test_open_run_folder_that_is_no_run_is_one_sentence(tmp_path: Path) -> None:
-    """A missing folder and one without config.yaml."""
+    """A missing folder and one without config.yaml are refused."""
     with pytest.raises(CheckpointError) as caught:
         folders.open_run_folder(tmp_path / "none")
     assert str(caught.value) == (
@@ -112,7 +112,7 @@ def test_open_run_folder_that_is_no_run_is_one_sentence(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_in_use_names_the_other_process(tmp_path: Path) -> None:
-    """One process at a time; one that was killed holds nothing."""
+    """A second process is refused by the id of the first; a killed one holds no lock."""
     code = (
         "import sys, time, pathlib\n"
         "from match_graph.runs.folder import in_use\n"
@@ -141,14 +141,14 @@ def test_in_use_names_the_other_process(tmp_path: Path) -> None:
 
 
 def claim_again(folder: Path) -> None:
-    """The same run, as the same command would."""
+    """Claims the folder as the same command would."""
     folders.claim_run_folder(folder, load_config(), overwrite=False)
 
 
 def test_claim_run_folder_goes_on_after_any_kill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whichever rename or deletion was the last, the same command makes a whole folder."""
+    """After a kill at any rename or deletion, the same command makes a whole folder."""
     monkeypatch.setattr(os, "fsync", lambda _: None)  # the machine does not fail here
     for overwrite in (False, True):
         for moment in range(20):
@@ -188,7 +188,7 @@ def hook_files(patch: pytest.MonkeyPatch, hook: Callable[..., None]) -> None:
 
 
 def change_files(folder: Path) -> list[Callable[[], None]]:
-    """One change of each kind."""
+    """Changes of files, one of each kind."""
     state, metrics = folder / STATE, folder / METRICS
 
     def fit() -> None:
@@ -208,7 +208,7 @@ def change_files(folder: Path) -> list[Callable[[], None]]:
 def test_verify_run_folder_files_of_run_are_whole_after_any_kill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Written anew, replaced with the one before kept, as a folder, deleted."""
+    """Files match the manifest after a kill at any rename or deletion of a change."""
     monkeypatch.setattr(os, "fsync", lambda _: None)  # the machine does not fail here
     for moment in range(50):
         folder = tmp_path / f"run{moment}"
@@ -247,7 +247,7 @@ def test_verify_run_folder_files_of_run_are_whole_after_any_kill(
 def test_verify_run_folder_names_all_that_is_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However large the files are."""
+    """All damaged files are named, however large."""
     monkeypatch.setattr(manifest, "LARGE_BYTES", 1)
     claim_again(tmp_path)
     for name in (METRICS, RECORD):
@@ -281,7 +281,7 @@ def test_verify_run_folder_of_a_run_called_checkpoint(tmp_path: Path) -> None:
 
 
 def test_open_run_folder_refuses_damaged_settings(tmp_path: Path) -> None:
-    """Also without a manifest, which earlier versions did not write."""
+    """Damaged settings and a missing manifest are refused."""
     claim_again(tmp_path)
     path = tmp_path / CONFIG
     kept = path.read_text()
@@ -300,7 +300,7 @@ def test_open_run_folder_refuses_damaged_settings(tmp_path: Path) -> None:
 
 
 def test_claim_run_folder_refuses_a_manifest_of_others(tmp_path: Path) -> None:
-    """A web page's, which nobody may delete."""
+    """A folder with the manifest of something else, as of a web page, stays."""
     (tmp_path / MANIFEST).write_text('{"name": "app"}')
     for overwrite in (False, True):
         with pytest.raises(CheckpointError, match="holds other files; choose another"):
@@ -309,7 +309,7 @@ def test_claim_run_folder_refuses_a_manifest_of_others(tmp_path: Path) -> None:
 
 
 def test_open_run_folder_of_odd_places_is_one_sentence(tmp_path: Path) -> None:
-    """A loop of links, a NUL, a pipe in place of the settings."""
+    """A loop of links, a NUL and a pipe as settings are refused in one sentence."""
     (tmp_path / "loop").symlink_to("loop")
     for folder in (tmp_path / "loop", tmp_path / "a\0b"):
         with pytest.raises(CheckpointError, match="but there is none at"):

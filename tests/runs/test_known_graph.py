@@ -1,4 +1,4 @@
-"""New documents find neighbours by what the run kept: the same logits as through the graph."""
+"""New documents find neighbours in the known graph: the same logits as by evaluation."""
 
 import shutil
 from dataclasses import replace
@@ -31,7 +31,7 @@ NEIGHBORHOOD = {
 
 
 def make_run(folder: Path, small_settings, encoder: str, *settings: str) -> Run:
-    """A trained run of seconds; the parameters are drawn, one epoch moves them."""
+    """A run trained in seconds, from random parameters for one epoch."""
     inner = "channels" if encoder != "match_hetero" else "graph_channels"
     small = {inner: 8, "neighborhood": NEIGHBORHOOD}
     if encoder == "match_hetero":
@@ -76,13 +76,13 @@ def check_equal(run: Run, split: str) -> None:
 def test_load_same_logits_as_through_the_graph(
     tmp_path: Path, small_settings, encoder: str
 ) -> None:
-    """Every graph encoder; test documents, which training has not seen."""
+    """Test documents get the logits of evaluation from every graph encoder."""
     check_equal(make_run(tmp_path, small_settings, encoder), "test")
 
 
 @pytest.mark.parametrize("encoder", ["match", "rgcn"])
 def test_load_label_graph_scores_as_evaluated(tmp_path: Path, small_settings, encoder: str) -> None:
-    """The label graph is in the run folder; with a coherent output, states kept over batches."""
+    """A head over the label graph scores as evaluated, also with a coherent output."""
     settings = ["model.head=label_graph", "model.head_config={channels: 8}", "model.coherent=true"]
     if encoder == "match":
         settings += ["model.encoder_config={num_layers: 1, num_cls: 2, position_channels: 4}"]
@@ -92,7 +92,7 @@ def test_load_label_graph_scores_as_evaluated(tmp_path: Path, small_settings, en
 
 
 def test_read_known_graph_same_neighbours_as_through_the_graph(graph_run: Run) -> None:
-    """Cited and citing documents, rare and unseen metadata, cut fan-outs, of valid and test."""
+    """Logits are equal with citations, unseen metadata and cut fan-outs."""
     for split in ("valid", "test"):
         check_equal(graph_run, split)
     known = read_known_graph(graph_run.folder, read_vocabulary(graph_run.folder))
@@ -108,7 +108,7 @@ def test_read_known_graph_same_neighbours_as_through_the_graph(graph_run: Run) -
 
 @pytest.fixture
 def timed_builds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Data sets that are built have times, many of them equal, and order their authors."""
+    """Builds have times, many of them equal, and an attribute of author edges."""
 
     def build(corpus: Corpus) -> BuiltGraph:
         time = np.random.default_rng(0).integers(0, 40, corpus.num_documents)
@@ -124,7 +124,7 @@ def timed_builds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("timed_builds")
 def test_load_temporal_run_reaches_no_later_document(tmp_path: Path, small_settings) -> None:
-    """Training, evaluation and prediction; a new document without a time is the latest."""
+    """No batch reaches a later document; a new one without a time is the latest."""
     run = make_run(tmp_path, small_settings, "rgcn", "data.temporal=true")
     for split in ("train", "valid", "test"):
         for batch in run.loader(split, training=split == "train"):
@@ -161,7 +161,7 @@ def test_load_temporal_run_reaches_no_later_document(tmp_path: Path, small_setti
 
 
 def test_start_run_temporal_needs_times(tmp_path: Path, small_settings) -> None:
-    """Found before a run starts; it leaves no folder."""
+    """data.temporal without times is refused before a folder is made."""
     config = small_settings("model.encoder=rgcn", "model.encoder_config={}", "data.temporal=true")
     with pytest.raises(ConfigError, match=r"data.temporal needs the time of every document"):
         start_run("synthetic", config, tmp_path / "run", tmp_path / "root")
@@ -170,7 +170,7 @@ def test_start_run_temporal_needs_times(tmp_path: Path, small_settings) -> None:
 
 @pytest.mark.usefixtures("timed_builds")
 def test_read_known_graph_keeps_times_and_edge_attributes(tmp_path: Path, small_settings) -> None:
-    """One for each document or edge that is kept, or the run says how to have them written.
+    """Each kept document has its time and each edge its attribute, or the file is refused.
 
     Citing documents are drawn in their order, so that a cut fan-out is that of evaluation.
     """
@@ -208,7 +208,7 @@ def test_read_known_graph_keeps_times_and_edge_attributes(tmp_path: Path, small_
 def test_read_known_graph_no_label_and_no_other_split_is_kept(
     graph_run: Run, tmp_path: Path
 ) -> None:
-    """The files hold training documents and what they carry; with transductive, all documents."""
+    """Files hold training documents alone, or with transductive all, and no label."""
     dataset = graph_run.dataset
     data, train = dataset[0], dataset[0][DOCUMENT].train_mask
     vocabulary = read_vocabulary(graph_run.folder)
@@ -240,7 +240,7 @@ def test_read_known_graph_no_label_and_no_other_split_is_kept(
 def test_start_run_training_reaches_training_documents_unless(
     tmp_path: Path, small_settings, graph_run: Run
 ) -> None:
-    """Training reaches training documents unless transductive.
+    """Batches reach training documents alone, unless data.transductive is set.
 
     In every split's batches; `data.transductive` opens the others.
     """
@@ -261,7 +261,7 @@ def test_start_run_training_reaches_training_documents_unless(
 
 
 def test_Run_training_draws_anew_and_evaluation_does_not(graph_run: Run) -> None:
-    """Random fan-outs by epoch in training, the same ones in evaluation."""
+    """Random fan-outs are drawn anew each epoch of training, and fixed in evaluation."""
 
     def words(training: bool, epoch: int) -> dict[int, list[int]]:
         loader = graph_run.loader("valid", training)
@@ -278,7 +278,7 @@ def test_Run_training_draws_anew_and_evaluation_does_not(graph_run: Run) -> None
 
 
 def test_load_what_no_text_knows_is_no_fault(graph_run: Run) -> None:
-    """No id, no metadata, no words; unseen names; a reference to oneself."""
+    """Documents without id, metadata or words, or with unseen names, are predicted."""
     documents = [
         {"text": ""},
         {"text": "w1", "author": ["nobody", "no one"], "reference": ["d0", "nothing"]},
@@ -289,7 +289,7 @@ def test_load_what_no_text_knows_is_no_fault(graph_run: Run) -> None:
 
 
 def test_load_missing_files_are_one_sentence(graph_run: Run, tmp_path: Path) -> None:
-    """A table that cannot be read, and how to have it written again."""
+    """A broken table is named, with the command that writes it again."""
     folder = Path(shutil.copytree(graph_run.folder, tmp_path / "run"))
     path = folder / GRAPH / "author.parquet"
     path.unlink()
@@ -308,7 +308,7 @@ def test_load_missing_files_are_one_sentence(graph_run: Run, tmp_path: Path) -> 
 def test_start_run_wrong_fanouts_are_found_before_a_run_starts(
     tmp_path: Path, small_settings
 ) -> None:
-    """An edge type that the corpus lacks leaves no folder."""
+    """Fan-outs of an unknown edge type are refused before a folder is made."""
     settings = {"neighborhood": {"fanouts": {"document has topic": [1]}}}
     config = small_settings("model.encoder=rgcn", f"model.encoder_config={settings}")
     with pytest.raises(ConfigError, match="must name edge types of the graph or their reverses"):
@@ -317,7 +317,7 @@ def test_start_run_wrong_fanouts_are_found_before_a_run_starts(
 
 
 def test_load_corpus_without_references_has_a_graph_too(tmp_path: Path, small_settings) -> None:
-    """Nothing is cited; metadata and words are shared."""
+    """Without references, documents are joined by metadata and words."""
     folder = write_match_folder(tmp_path / "toy", toy_documents(), fields=("venue", "author"))
     config = small_settings(
         "data.options={}", "model.encoder=hetero_sage", "model.init=random", "train.epochs=1",
@@ -334,7 +334,7 @@ def test_load_corpus_without_references_has_a_graph_too(tmp_path: Path, small_se
 def test_load_without_metadata_there_may_be_nothing_to_draw(
     tmp_path: Path, small_settings, encoder: str
 ) -> None:
-    """Words alone, or for the hybrid no edge at all: the documents' own texts are left."""
+    """Without metadata, HGT samples words alone and the hybrid nothing; both predict."""
     folder = write_match_folder(tmp_path / "toy")
     config = small_settings(
         "data.options={}", f"model.encoder={encoder}", "model.encoder_config={}",
@@ -348,7 +348,7 @@ def test_load_without_metadata_there_may_be_nothing_to_draw(
 
 
 def test_read_known_graph_known_graphs_draw_by_the_runs_seed(graph_run: Run) -> None:
-    """Another seed cuts the fan-outs elsewhere."""
+    """Fan-outs are cut by the run's seed; another seed gives others."""
     vocabulary = read_vocabulary(graph_run.folder)
     known = read_known_graph(graph_run.folder, vocabulary)
     drawn = [
@@ -373,7 +373,7 @@ def test_read_known_graph_known_graphs_draw_by_the_runs_seed(graph_run: Run) -> 
 def test_read_known_graph_refuses_rows_that_are_none(
     graph_run: Run, tmp_path: Path, name: str, place: tuple[int, ...], value: int, reason: str
 ) -> None:
-    """Samplers would read beyond the end of a table."""
+    """Rows beyond a table, which samplers would read, are refused."""
     folder = Path(shutil.copytree(graph_run.folder, tmp_path / "run"))
     path = folder / GRAPH / EDGES
     tensors = read_tensors(path)

@@ -1,4 +1,4 @@
-"""A label tree in a run folder: level by level, resumed after a kill, loaded as any other run."""
+"""A label tree in a run folder: trained by level, resumed, loaded as any other run."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from match_graph.typing import MASKS
 
 @pytest.fixture
 def make_run(tmp_path: Path, small_settings):
-    """Starts a run whose labels stand below 8 clusters."""
+    """Starts a run whose labels are grouped into 8 clusters."""
 
     def make(name: str, *settings: str) -> Run:
         config = small_settings(
@@ -33,7 +33,7 @@ def make_run(tmp_path: Path, small_settings):
 
 
 def test_plan_levels_are_planned_top_down(synthetic: Synthetic, tmp_path: Path) -> None:
-    """Gold nodes are those above gold labels; the last level is the run itself."""
+    """Gold clusters are those of gold labels; the last level is the run itself."""
     upper, middle, last = plan_levels((2, 8, synthetic.num_labels), synthetic, tmp_path, 0)
     assert (upper.parent, upper.above, middle.above, last.above) == (None, None, upper, middle)
     assert [level.folder for level in (upper, middle, last)] == [
@@ -54,13 +54,13 @@ def test_plan_levels_are_planned_top_down(synthetic: Synthetic, tmp_path: Path) 
 
 
 def test_plan_levels_flat_model_has_one_level(synthetic: Synthetic, tmp_path: Path) -> None:
-    """The run itself; nothing is clustered."""
+    """A flat model has one level, the run itself."""
     (level,) = plan_levels((synthetic.num_labels,), synthetic, tmp_path, 0)
     assert (level.folder, level.parent, level.above) == (tmp_path, None, None)
 
 
 def test_plan_levels_prior_is_given_the_parent(make_run) -> None:
-    """Of the documents with the node above, the share with the node."""
+    """A node's prior is its share among the documents of its parent."""
     run = make_run("a")
     documents = run.dataset.documents(MASKS["train"])
     top, last = plan_levels(run.sizes, run.dataset, run.folder, 0)
@@ -77,7 +77,7 @@ def test_plan_levels_prior_is_given_the_parent(make_run) -> None:
 
 
 def test_plan_levels_tree_goes_the_whole_line(make_run) -> None:
-    """Two levels are trained, the first stays as it was, and the folder alone predicts the same."""
+    """Two levels are trained in turn, and the loaded folder predicts the same."""
     run = make_run("a", "model.coherent=true", "model.blend=true")
     assert (run.config.model.blend, run.config.train.lambda_output) == (True, 0.0)
     run.train()
@@ -106,7 +106,7 @@ def test_plan_levels_tree_goes_the_whole_line(make_run) -> None:
 def test_Run_killed_tree_equals_an_uninterrupted_one(
     make_run, monkeypatch: pytest.MonkeyPatch, broken_level: int
 ) -> None:
-    """Broken off in the second epoch of either level: the same weights to the bit."""
+    """A training killed in either level resumes to the same weights, to the bit."""
     whole = make_run("whole")
     whole.train()
     killed = make_run("killed")

@@ -36,7 +36,7 @@ def feed(measures: SplitMeasures, scores: torch.Tensor, ptr: torch.Tensor, index
 
 
 def test_SplitMeasures_of_valid_and_test(synthetic: Synthetic) -> None:
-    """Names on both splits; slices add up to the whole."""
+    """Both splits have their measures; counts of slices add up to the whole."""
     ptr, index = synthetic.targets.select(synthetic.documents("test_mask"))
     generator = torch.Generator().manual_seed(0)
     scores = torch.randn(len(ptr) - 1, synthetic.num_labels, generator=generator)
@@ -72,7 +72,7 @@ def test_SplitMeasures_of_valid_and_test(synthetic: Synthetic) -> None:
 
 @pytest.mark.parametrize("has_thresholds", [False, True])
 def test_SplitMeasures_processes_add_up(synthetic: Synthetic, has_thresholds: bool) -> None:
-    """Two processes with every other document each measure what one with all does."""
+    """Two processes that share the documents measure what one process does."""
     documents = synthetic.documents("test_mask")
     scores = torch.randn(len(documents), synthetic.num_labels)
     search = ThresholdSearch(synthetic.num_labels)
@@ -97,7 +97,7 @@ def test_SplitMeasures_processes_add_up(synthetic: Synthetic, has_thresholds: bo
 
 
 def test_write_bins_of_both_splits_are_written(synthetic: Synthetic, tmp_path: Path) -> None:
-    """Fifteen bins of the ranked labels and of all, whose pairs are those that were fed."""
+    """Fifteen bins of ranked and of all labels count all pairs."""
     ptr, index = synthetic.targets.select(synthetic.documents("test_mask"))
     scores = torch.randn(len(ptr) - 1, synthetic.num_labels)
     measures = SplitMeasures(synthetic, "test")
@@ -117,7 +117,7 @@ def test_write_bins_of_both_splits_are_written(synthetic: Synthetic, tmp_path: P
 
 
 def test_SCORE_NAMES_means_over_documents_are_the_measures(trained_run: Run) -> None:
-    """Of both splits, for every document once, in the order of the data set."""
+    """Means over the documents' scores are the measures of both splits."""
     metrics = json.loads((trained_run.folder / METRICS).read_text())
     table = pd.read_parquet(trained_run.folder / PER_DOCUMENT)
     assert list(table.columns) == ["document", "split", *SCORE_NAMES]
@@ -131,7 +131,7 @@ def test_SCORE_NAMES_means_over_documents_are_the_measures(trained_run: Run) -> 
 
 
 def test_read_scores_each_document_has_its_own_scores(trained_run: Run) -> None:
-    """Against a loop over single documents."""
+    """Scores of each document equal a loop over single documents."""
     documents = trained_run.dataset.documents(MASKS["test"])
     ptr, index = trained_run.dataset.targets.select(documents)
     found = read_scores(trained_run.folder, "test", ["P@5"])[:, 0]
@@ -146,7 +146,7 @@ def test_read_scores_each_document_has_its_own_scores(trained_run: Run) -> None:
 
 
 def test_DocumentScores_shares_of_processes_are_joined() -> None:
-    """Each has some of the documents; the sum over both has all."""
+    """Scores of documents shared by two processes are joined by their sum."""
     parts = [DocumentScores(torch.tensor([2, 5])) for _ in range(2)]
     for row, part in enumerate(parts):
         part.table[row] = 1.0
@@ -172,7 +172,7 @@ def test_read_scores_what_is_missing_is_one_sentence(trained_run: Run, tmp_path)
 
 
 def test_BenchmarkMeasures_equal_their_meters(synthetic: Synthetic) -> None:
-    """Ranks and sets over three batches; the shared threshold is the one of all labels."""
+    """Ranking and set measures over three batches equal those of the meters."""
     ptr, index = synthetic.targets.select(synthetic.documents("test_mask"))
     scores = torch.randn(len(ptr) - 1, synthetic.num_labels)
     search = ThresholdSearch(synthetic.num_labels)

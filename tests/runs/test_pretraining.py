@@ -1,4 +1,4 @@
-"""Pre-training in a run folder: what it writes, what resumes it, what it hands to models."""
+"""Pre-training in a run folder: files, resumption, initialization of models."""
 
 import os
 import signal
@@ -46,7 +46,7 @@ start_run("synthetic", load_config(folder.parent / "settings.yaml"), folder, roo
 
 
 def fields(run: Run) -> list[str]:
-    """Its metadata types."""
+    """Metadata types of a run."""
     return [name for name in run.space.types if name != "word"]
 
 
@@ -57,7 +57,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def start(tmp_path: Path, root: Path, small_settings):
-    """Starts a run of seconds with further settings."""
+    """Starts a run of a few seconds with further settings."""
 
     def make(*settings: str, name: str = "run") -> Run:
         config = small_settings("pretrain.samples=5000", *settings)
@@ -116,7 +116,7 @@ def test_start_run_killed_run_goes_on_to_the_same_file(
 
 
 def pretrain_in_two(work: Callable[[Run], None], config: Config, folder: Path, root: Path):
-    """Does something with a run in two processes as of torchrun; their exit codes."""
+    """Exit codes of two processes, as of torchrun, that call ``work`` with a run."""
 
     def pretrain() -> None:
         module.SAVE_SECONDS, heartbeat._GRACE = 0.0, 2.0
@@ -135,7 +135,7 @@ def measure_and_pretrain(run: Run) -> None:
 
 
 def pretrain_and_die(run: Run) -> None:
-    """The second process is killed when it has written its shard, the first one too or not."""
+    """Kills the second process after its shard, and the first one too or not."""
     write, shards = PretrainCheckpoint._write_shard, []
 
     def write_and_die(self: PretrainCheckpoint, *args: Any) -> Any:
@@ -154,7 +154,7 @@ def pretrain_and_die(run: Run) -> None:
 def test_Run_two_processes_pretrain_together(
     tmp_path: Path, root: Path, small_settings, start
 ) -> None:
-    """Held-out ranks like those of one process; the same bits where one of the two was killed."""
+    """Two processes rank held-out pairs as one does; a killed one resumes bit-identically."""
     settings = ("train.accelerator=cpu", "pretrain.samples=40001", "pretrain.chunk_size=256")
     alone, config = start(*settings, name="one"), small_settings(*settings)
     one, ranks = alone.pretrain(), [alone.evaluate_pretraining()["types"]["label"]]
@@ -245,7 +245,7 @@ def test_Run_spherical_text_trains_on_words_and_labels_only(start) -> None:
 
 
 def test_Run_spherical_text_trains_on_parents_by_request(start) -> None:
-    """Labels are on the side of text; citations are metadata."""
+    """With label_parent, spherical_text trains on (label, parent) pairs too."""
     run = start("model.init=spherical_text", "pretrain.label_parent=true")
     trainer = run.pretraining._make_trainer(run.dataset.graph)
     assert {relation.name for kind in trainer.kinds for relation in kind} >= {"(label, label)"}
@@ -259,7 +259,7 @@ def write_glove(path: Path, names: list[str], channels: int) -> None:
 def test_start_run_word_vectors_start_words_and_print_coverage(
     start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Word vectors start the words and print their coverage."""
+    """Word vectors initialize the words, and their coverage is printed."""
     (tmp_path / "glove.txt").touch()  # the words are known once the data set is built
     run = start("model.init=word_vectors", f"model.word_vectors={tmp_path / 'glove.txt'}")
     names = run.dataset.names("word").tolist()
@@ -291,7 +291,7 @@ def test_open_run_word_vectors_may_be_gone_but_not_others(start, tmp_path: Path)
 
 
 def test_start_run_word_vectors_that_are_not_there(start, tmp_path: Path) -> None:
-    """No folder is left that another path could not use."""
+    """A missing file of word vectors is refused before a folder is made."""
     path = tmp_path / "no.txt"
     with pytest.raises(ConfigError) as caught:
         start("model.init=word_vectors", f"model.word_vectors={path}")
@@ -314,7 +314,7 @@ def test_start_run_prediction_layer_can_start_from_labels(start) -> None:
 
 
 def test_Run_another_run_takes_the_vectors_and_says_so(start, tmp_path: Path) -> None:
-    """The same file by a second name, not trained again; the record names the run."""
+    """Vectors of another run are linked, not trained again, and named in the record."""
     first = start(name="first")
     vectors = first.pretrain()
     second = start("train.lambda_output=0", name="second")

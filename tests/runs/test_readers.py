@@ -39,7 +39,7 @@ RIGHT_RECORD = {
 
 
 def test_read_metrics_readers_give_what_stages_write(trained_run) -> None:
-    """A trained and evaluated run passes."""
+    """Files of a trained and evaluated run are read."""
     folder = trained_run.folder
     assert read_metrics(folder).keys() == {"valid", "test"}
     assert read_record(folder)["seed"] == 0
@@ -53,7 +53,7 @@ def test_read_metrics_readers_give_what_stages_write(trained_run) -> None:
 def test_check_evaluated_names_the_command_that_goes_on(
     trained_run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For runs without metrics, without a model, with a custom encoder, or killed in training."""
+    """An unfinished run is refused with the command that resumes it."""
     folder = Path(shutil.copytree(trained_run.folder, tmp_path / "run"))
     config, must = open_run_folder(folder), "It must be whole"
     check_evaluated(folder, config, must)
@@ -83,7 +83,7 @@ def test_check_evaluated_names_the_command_that_goes_on(
 
 
 def test_read_history_readers_of_what_may_be_missing_give_none(tmp_path: Path) -> None:
-    """A baseline has no history; a run that was not evaluated has no bins."""
+    """Missing histories and bins are None."""
     assert read_history(tmp_path) is None
     assert read_bins(tmp_path) is None
 
@@ -101,7 +101,7 @@ def test_read_history_readers_of_what_may_be_missing_give_none(tmp_path: Path) -
     ],
 )
 def test_read_metrics_refuses_other_content(tmp_path: Path, content: Any, reason: str) -> None:
-    """A sentence with the place."""
+    """Wrong content is refused with its place."""
     (tmp_path / METRICS).write_text(json.dumps(content))
     with pytest.raises(CheckpointError) as caught:
         read_metrics(tmp_path)
@@ -110,7 +110,7 @@ def test_read_metrics_refuses_other_content(tmp_path: Path, content: Any, reason
 
 
 def test_read_metrics_is_one_sentence(tmp_path: Path) -> None:
-    """What must hold, what was found, what to do."""
+    """The error says what must hold, what was found and what to do."""
     (tmp_path / METRICS).write_text('{"valid": {"P@1": "x"}}')
     with pytest.raises(CheckpointError) as caught:
         read_metrics(tmp_path)
@@ -134,7 +134,7 @@ def test_read_metrics_is_one_sentence(tmp_path: Path) -> None:
     ],
 )
 def test_read_record_refuses_other_content(tmp_path: Path, change: dict, reason: str) -> None:
-    """Of every field that pages and benchmarks read."""
+    """A wrong value of any entry that is read is refused."""
     (tmp_path / RECORD).write_text(json.dumps({**RIGHT_RECORD, **change}))
     with pytest.raises(CheckpointError, match="must hold how the run was made") as caught:
         read_record(tmp_path)
@@ -150,7 +150,7 @@ def test_read_record_refuses_other_content(tmp_path: Path, change: dict, reason:
      "epoch,loss\n1,True\n"],
 )  # fmt: skip
 def test_read_history_refuses_other_content(tmp_path: Path, content: str) -> None:
-    """Empty, cut off, other columns, other epochs, no numbers."""
+    """Empty or cut files, other columns or epochs, and no numbers are refused."""
     (tmp_path / HISTORY).write_bytes(content.encode("latin-1"))
     if content == "epoch\n":
         table = read_history(tmp_path)
@@ -172,7 +172,7 @@ def test_read_history_refuses_other_content(tmp_path: Path, content: str) -> Non
      "train,ranked,1,2,0.5,0", "valid,some,1,2,0.5,0", "valid,ranked,a,2,0.5,0", "valid"],
 )  # fmt: skip
 def test_read_bins_refuses_other_content(tmp_path: Path, row: str) -> None:
-    """Whatever column is wrong."""
+    """A wrong value in any column is refused."""
     head = "split,labels,bin,pairs,probability,gold\n"
     (tmp_path / RELIABILITY).write_text(f"{head}valid,ranked,1,2,0.5,0.5\nvalid,all,1,0,,\n")
     assert len(read_bins(tmp_path)) == 2
