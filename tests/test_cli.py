@@ -1,4 +1,4 @@
-"""The command line: stages by name, one sentence and exit code 1 on bad input."""
+"""The command line: stages by name; exit code 1 and one sentence on wrong input."""
 
 import csv
 import gc
@@ -32,14 +32,14 @@ SMALL = [
 
 @pytest.fixture
 def toy(tmp_path: Path) -> Path:
-    """The toy folder."""
+    """The toy data set as a folder."""
     folder = tmp_path / "toy"
     write_match_folder(folder)
     return folder
 
 
 def test_run_does_the_whole_line_and_says_so_when_finished(call, toy: Path, tmp_path: Path) -> None:
-    """`run FOLDER` ends with a table; again, it does not run again."""
+    """`run` does all stages and prints a table; a finished run is not run again."""
     out = tmp_path / "run"
     code, printed, _ = call("run", toy, "--out", out, "--seed", 1, *SMALL)
     assert code == 0
@@ -54,7 +54,7 @@ def test_run_does_the_whole_line_and_says_so_when_finished(call, toy: Path, tmp_
 
 
 def test_run_and_predict_show_names_beside_ids(call, toy: Path, tmp_path: Path) -> None:
-    """Of labels and metadata: examples, explanations as text and JSON, JSON lines."""
+    """Labels and metadata are shown by name and id in all outputs."""
     documents = toy_documents()
     records = [record for records in documents.values() for record in records]
     for field in ("label", "author"):
@@ -86,7 +86,7 @@ def test_run_and_predict_show_names_beside_ids(call, toy: Path, tmp_path: Path) 
 
 @pytest.mark.parametrize("mask", [0o022, 0o077])
 def test_run_writes_files_with_the_permissions_of_umask(call, toy: Path, mask: int) -> None:
-    """Every file and folder of a run, a build, predictions and a report."""
+    """Files of runs, builds, predictions and reports have the permissions of umask."""
     before = os.umask(mask)
     try:
         base = toy.parent / "base"
@@ -106,7 +106,7 @@ def test_run_writes_files_with_the_permissions_of_umask(call, toy: Path, mask: i
 
 
 def test_stages_one_by_one_give_the_same_metrics_as_run(call, toy: Path, tmp_path: Path) -> None:
-    """pretrain, train, evaluate == run, to the byte."""
+    """pretrain, train and evaluate give the bytes of `run`'s metrics."""
     call("run", toy, "--out", tmp_path / "whole", *SMALL)
     out = tmp_path / "stages"
     assert call("pretrain", toy, "--out", out, *SMALL)[0] == 0
@@ -119,7 +119,7 @@ def test_stages_one_by_one_give_the_same_metrics_as_run(call, toy: Path, tmp_pat
 
 
 def test_run_writes_settings_by_name(call, toy: Path, tmp_path: Path) -> None:
-    """`--preset own` below `--set`; the run's file holds every number; a wrong name says so."""
+    """`--set` overrides `--preset`; the run's file holds every setting; a wrong preset is named."""
     out = tmp_path / "run"
     small = [
         "--set", "pretrain.samples=2000", "--set", "train.epochs=1", "--set", "model.channels=16",
@@ -152,7 +152,7 @@ def test_build_prints_table_1(call, toy: Path) -> None:
 
 
 def test_build_reads_the_graph_in_place(call, toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No edge list in memory: at 700,000 documents it would take 4 GiB."""
+    """`build` makes no edge list in memory, which would take 4 GiB for 700,000 documents."""
 
     def refuse(graph: MappedGraph) -> None:
         raise AssertionError("the graph is expanded")
@@ -164,7 +164,7 @@ def test_build_reads_the_graph_in_place(call, toy: Path, monkeypatch: pytest.Mon
 
 
 def test_build_checks_the_features_of_the_settings(call, toy: Path) -> None:
-    """As a run would refuse them, in one sentence."""
+    """Wrong features are refused as by `run`, in one sentence."""
     code, _, error = call("build", toy, "--set", f"data.features.document={toy / 'missing.npy'}")
     assert code == 1
     assert "missing.npy" in error
@@ -172,14 +172,14 @@ def test_build_checks_the_features_of_the_settings(call, toy: Path) -> None:
 
 
 def test_build_checks_the_fields_to_leave_out(call, toy: Path) -> None:
-    """As a run would refuse them."""
+    """Unknown fields of data.drop_fields are refused as by `run`."""
     code, _, error = call("build", toy, "--set", "data.drop_fields=[venu]")
     assert code == 1
     assert error.startswith("Error: data.drop_fields must name metadata fields of the data set")
 
 
 def test_build_names_the_file_of_skipped_faults(call, toy: Path) -> None:
-    """It lists each with its file and line; without faults there is no such line."""
+    """Skipped faults are listed in a file, which `build` names if there are any."""
     assert "faults" not in call("build", toy)[2]
     with (toy / "train.json").open("a", encoding="utf-8") as file:
         file.write("no JSON\n")
@@ -192,7 +192,7 @@ def test_build_names_the_file_of_skipped_faults(call, toy: Path) -> None:
 
 
 def test_build_compares_with_published_counts(call, tmp_path: Path) -> None:
-    """Where a paper gave counts, they stand beside, with the difference."""
+    """Counts that a paper published stand beside those found, with the difference."""
     write_release_folder(tmp_path / "raw" / "MAG")
     code, printed, _ = call("build", "mag-cs", "--root", tmp_path, "--quiet")
     assert code == 0
@@ -202,7 +202,7 @@ def test_build_compares_with_published_counts(call, tmp_path: Path) -> None:
 def test_evaluate_a_run_of_a_table_from_elsewhere(
     call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Options reach the class; a run keeps the paths of its files as absolute ones."""
+    """Options reach the data set; a run keeps the paths of its files as absolute ones."""
     rows = [record for records in toy_documents().values() for record in records]
     splits = ["train"] * 8 + ["dev"] * 2 + ["test"] * 2
     lines = [json.dumps({**row, "s": s}) for row, s in zip(rows, splits, strict=True)]
@@ -246,7 +246,7 @@ def test_evaluate_a_run_of_a_table_from_elsewhere(
 
 
 def test_build_options_of_a_data_set_are_settings(call, tmp_path: Path) -> None:
-    """By one key each, or data.fields and the like; a wrong one is one sentence."""
+    """Options of a data set are settings, and a wrong one is refused in one sentence."""
     path = tmp_path / "toy.csv"
     path.write_text("paper,text,label,who\n1,a text,x;y,Bo\n2,more,x,Li\n")
     arguments = ["build", "custom", "--root", tmp_path, "--set", f"data.options.path={path}"]
@@ -262,7 +262,7 @@ def test_build_options_of_a_data_set_are_settings(call, tmp_path: Path) -> None:
 
 
 def test_datasets_lists_what_is_registered(call, tmp_path: Path) -> None:
-    """A table for people, JSON lines for programs."""
+    """`datasets` prints a table, or JSON lines with --json."""
     code, printed, _ = call("datasets", "--root", tmp_path)
     assert code == 0
     assert all(part in printed for part in ("mag-cs", "needs", "licence"))
@@ -292,21 +292,21 @@ def test_datasets_lists_what_is_registered(call, tmp_path: Path) -> None:
     ],
 )
 def test_evaluate_refuses_options_of_other_documents(call, given: list[str], sentence: str) -> None:
-    """Those of the run's own are not read with files, and the other way round."""
+    """Options of a run's own documents are refused beside --input, and vice versa."""
     code, _, error = call("evaluate", "runs/x", *given)
     assert code == 2
     assert sentence in " ".join(error.replace("│", "").split())
 
 
 def test_version_and_wrong_usage(call) -> None:
-    """--version prints it; an unknown option is wrong usage, code 2."""
+    """--version prints the version; an unknown option exits with code 2."""
     assert call("--version")[:2] == (0, f"{__version__}\n")
     assert call("run")[0] == 2
     assert call("run", "x", "--no-such-option")[0] == 2
 
 
 def test_main_looks_seldom_through_what_imports_have_made(call) -> None:
-    """A tenth as often as Python does; young objects as often."""
+    """The threshold of the oldest generation of garbage is ten times Python's."""
     before = gc.get_threshold()
     try:
         gc.set_threshold(700, 10, 10)
@@ -317,7 +317,7 @@ def test_main_looks_seldom_through_what_imports_have_made(call) -> None:
 
 
 def test_pretrain_text_beside_evaluate_is_wrong_usage(call, tmp_path: Path) -> None:
-    """--evaluate trains without the pairs that it ranks, and no vectors of the run."""
+    """--text is refused beside --evaluate, which keeps no vectors."""
     out = tmp_path / "run"
     code, _, error = call("pretrain", "synthetic", "--out", out, "--text", "--evaluate")
     assert code == 2
@@ -327,7 +327,7 @@ def test_pretrain_text_beside_evaluate_is_wrong_usage(call, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", ["my #1.py:Mean", "[1].py:Mean", "a: b.py:Mean", "{x}:Mean"])
 def test_run_names_of_options_are_no_yaml(call, toy: Path, tmp_path: Path, name: str) -> None:
-    """A path of one's own code is what it is, as in `evaluate --encoder`; --set takes YAML."""
+    """Names given by options are not parsed as YAML."""
     code, _, error = call("run", toy, "--out", tmp_path / "run", "--encoder", name)
     assert code == 1
     assert "must be YAML" not in error
@@ -378,7 +378,7 @@ def empty_training(folder: Path) -> None:
 def test_run_broken_folder_is_one_sentence(
     call, toy: Path, tmp_path: Path, spoil, part: str
 ) -> None:
-    """Exit code 1, one line on standard error, no run folder."""
+    """Broken data exit with code 1, one line on standard error and no run folder."""
     spoil(toy)
     code, printed, error = call("run", toy, "--out", tmp_path / "run", *SMALL)
     assert code == 1
@@ -390,7 +390,7 @@ def test_run_broken_folder_is_one_sentence(
 
 
 def test_evaluate_no_such_folder_and_no_run(call, tmp_path: Path) -> None:
-    """Whole sentences for paths that are not there."""
+    """A missing folder and one that is no run are refused in whole sentences."""
     code, _, error = call("run", tmp_path / "none", "--out", tmp_path / "run")
     assert (code, error) == (
         1,
@@ -404,7 +404,7 @@ def test_evaluate_no_such_folder_and_no_run(call, tmp_path: Path) -> None:
 
 
 def test_run_path_that_cannot_be_written(call, toy: Path, tmp_path: Path) -> None:
-    """A file where the built data should go: no traceback."""
+    """A root that is a file is refused without a traceback."""
     (tmp_path / "file").write_text("")
     code, _, error = call("build", toy, "--root", tmp_path / "file")
     assert code == 1
@@ -427,7 +427,7 @@ def test_the_console_script_is_installed(tmp_path: Path) -> None:
 
 
 def test_run_ablations_and_baselines(call, toy: Path, tmp_path: Path) -> None:
-    """`--ablation`, repeated, and a linear peer; a field that is not there is one sentence."""
+    """`--ablation` is repeatable, also with a baseline; an unknown field is refused."""
     out = tmp_path / "run"
     named = ["--ablation", "no-author", "--ablation", "no-hierarchy"]
     assert call("run", toy, "--out", out, *named, *SMALL)[0] == 0
@@ -449,7 +449,7 @@ def test_run_ablations_and_baselines(call, toy: Path, tmp_path: Path) -> None:
 
 
 def test_run_several_seeds(call, tmp_path: Path) -> None:
-    """A folder for each seed, the same as of a run by itself; mean and deviation at the end."""
+    """--runs gives each seed the folder of a run by itself, then mean and deviation."""
     options = ["--root", tmp_path / "root", "--quiet", "--encoder", "prior", "--seed", 3]
     code, printed, error = call(
         "run", "synthetic", "--runs", 2, "--out", tmp_path / "out", *options
@@ -468,7 +468,7 @@ def test_run_several_seeds(call, tmp_path: Path) -> None:
 
 
 def test_run_help_says_where_presets_and_devices_are(call) -> None:
-    """Not every encoder has the same presets, and `--devices` is a number."""
+    """The help names where presets are listed, and --devices as a number."""
     code, printed, _ = call("run", "--help")
     text = " ".join(printed.replace("│", " ").split())
     assert code == 0

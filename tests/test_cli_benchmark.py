@@ -21,7 +21,7 @@ rows:
 
 @pytest.mark.slow
 def test_benchmark_ends_with_tables(call, tmp_path: Path, monkeypatch) -> None:
-    """Data set, runs, seed and settings from the command line; by default below runs/.
+    """Data set, runs, seed and settings are options; results are below runs/ by default.
 
     A measure that the data set lacks fails no run.
     """
@@ -49,7 +49,7 @@ def test_benchmark_ends_with_tables(call, tmp_path: Path, monkeypatch) -> None:
 def test_benchmark_prints_measures_that_fit_beside_whole_names(
     call, tmp_path: Path, monkeypatch
 ) -> None:
-    """80 columns: measures in groups, names unbroken; rows that wait are named below."""
+    """On 80 columns measures are grouped and names unbroken; waiting rows are named."""
     monkeypatch.chdir(tmp_path)
     names = ["a model of a rather long name", "label prior"]
     content = EXPERIMENT.replace("name: tfidf_linear", f"name: {names[0]}")
@@ -74,7 +74,7 @@ def test_benchmark_prints_measures_that_fit_beside_whole_names(
 
 
 def test_benchmark_faults_are_one_sentence(call, tmp_path: Path) -> None:
-    """Faults are one sentence."""
+    """Each fault is one sentence."""
     path = tmp_path / "trial.yaml"
     path.write_text(EXPERIMENT.replace("[P@1, NDCG@5]", "[]"))
     code, _, error = call("benchmark", path)
@@ -86,7 +86,7 @@ def test_benchmark_faults_are_one_sentence(call, tmp_path: Path) -> None:
 
 
 def test_benchmark_ends_with_1_where_a_run_failed(call, tmp_path: Path, monkeypatch) -> None:
-    """Tables are written all the same; the last line says why and what to do."""
+    """If a run fails, tables are written, and the last line says why and what to do."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "trial.yaml").write_text(EXPERIMENT)
     write_match_folder(tmp_path / "toy")

@@ -19,7 +19,7 @@ def call(trained_run: Run, call):
 
 
 def test_explain_as_text_and_as_json(call, trained_run: Run, baseline_run: Run) -> None:
-    """Both variants with their labels, right or wrong; the JSON is a `CaseStudy`."""
+    """Both variants are printed with their labels, right or wrong, or as a `CaseStudy`."""
     number = int(trained_run.dataset.documents(MASKS["test"])[3])
     document = str(trained_run.dataset.names("document")[number])
     given = "--explain", "--document", document, "--against", str(baseline_run.folder)
@@ -43,7 +43,7 @@ def test_explain_as_text_and_as_json(call, trained_run: Run, baseline_run: Run) 
 
 
 def test_explain_new_documents_of_a_file(call, trained_run: Run, tmp_path: Path) -> None:
-    """A study each, with and without labels; as JSON an object a line."""
+    """Each document of a file has a study, with --json an object a line."""
     (record,) = trained_run.dataset.as_json(trained_run.dataset.documents(MASKS["test"])[3:4])
     gold = record.pop("label")
     lines = [record, {"text": record["text"], "label": gold}]
@@ -86,7 +86,7 @@ def test_explain_new_documents_of_a_file(call, trained_run: Run, tmp_path: Path)
     ],
 )
 def test_explain_needs_one_document_or_file(call, given: list[str], sentence: str) -> None:
-    """Else it is wrong usage."""
+    """--explain without exactly one document or file is wrong usage."""
     code, _, err = call(*given)
     assert code == 2
     assert sentence in " ".join(err.replace("│", "").split())
@@ -96,7 +96,7 @@ def test_explain_needs_one_document_or_file(call, given: list[str], sentence: st
     "given", [["--against", "runs/x"], ["--json"], ["--dataset", "toy"], ["--root", "there"]]
 )
 def test_predict_without_explain_refuses_its_options(call, given: list[str]) -> None:
-    """What belongs to explain is not ignored without it."""
+    """Options of --explain are refused without it."""
     code, _, err = call(*given)
     assert code == 2
     assert "--against, --dataset, --root and --json belong to --explain" in err
@@ -111,14 +111,14 @@ def test_predict_without_explain_refuses_its_options(call, given: list[str]) -> 
     ids=lambda given: given[0],
 )  # fmt: skip
 def test_explain_refuses_options_of_predictions(call, given: list[str]) -> None:
-    """They were passed over without a word."""
+    """Options of predictions are refused beside --explain."""
     code, out, err = call("--explain", "--document", "d1", *given)
     assert (code, out) == (2, "")
     assert "--explain prints a study of --document" in " ".join(err.replace("│", "").split())
 
 
 def test_explain_unknown_document_is_one_sentence(call) -> None:
-    """Exit code 1, no traceback."""
+    """An unknown document exits with code 1 and no traceback."""
     code, out, err = call("--explain", "--document", "nobody")
     assert (code, out) == (1, "")
     assert err.startswith("Error: A document must be one of the 400 of 'synthetic', found no ")

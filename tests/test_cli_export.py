@@ -1,4 +1,4 @@
-"""The command line's export: one command, one sentence on a fault."""
+"""`match-graph export`: one command, and one sentence on a fault."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from match_graph.testing import write_match_folder
 
 
 def test_export_prints_the_folder(call, tmp_path: Path) -> None:
-    """One command from a folder of the user's to a verified export; --overwrite replaces it."""
+    """One command makes a verified export of a folder; --overwrite replaces it."""
     toy, out = write_match_folder(tmp_path / "toy"), tmp_path / "out"
     command = ["export", toy, "--to", "parquet", "--out", out]
     assert call(*command, "--quiet") == (0, f"{out}\n", "")
@@ -37,7 +37,7 @@ def test_export_settings_choose_what_is_exported(call, tmp_path: Path) -> None:
 
 
 def test_export_leaves_out_fields_as_a_run_does(call, tmp_path: Path) -> None:
-    """With them the names of people stay here; one that is none is refused."""
+    """Dropped fields are in no file of the export; an unknown one is refused."""
     toy, out = write_match_folder(tmp_path / "toy"), tmp_path / "out"
     command = ["export", toy, "--to", "parquet", "--out", out, "--quiet"]
     code, _, error = call(*command, "--set", "data.drop_fields=[writer]")
@@ -50,7 +50,7 @@ def test_export_leaves_out_fields_as_a_run_does(call, tmp_path: Path) -> None:
 
 
 def test_export_wrong_choices_are_named(call, tmp_path: Path) -> None:
-    """Exit code 1 and what there is; a missing option is wrong usage."""
+    """A wrong choice is named with those there are; a missing option is wrong usage."""
     toy = write_match_folder(tmp_path / "toy")
     command = ["export", toy, "--out", tmp_path / "out", "--root", tmp_path / "root"]
     code, _, error = call(*command, "--to", "dgl")

@@ -1,4 +1,4 @@
-"""Commands that list: every name that is to be typed stands whole on 80 columns."""
+"""Commands that list: names to be typed stand whole on 80 columns."""
 
 import json
 
@@ -13,19 +13,19 @@ from match_graph.nn import ENCODERS, HEADS
 
 @pytest.fixture(autouse=True)
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A terminal of 80 columns."""
+    """Sets a terminal of 80 columns."""
     monkeypatch.setenv("COLUMNS", "80")
 
 
 def list_words(printed: str) -> set[str]:
-    """Words of a table's lines, none of which is wider than the terminal."""
+    """Words of a table, whose lines fit the terminal."""
     lines = [one for one in printed.splitlines() if not one.startswith(("Parameters", "Paper"))]
     assert max(map(len, lines)) <= 80
     return {word for line in lines for word in line.split()}
 
 
 def test_encoders_and_datasets_show_names_whole(call) -> None:
-    """Encoders, heads, baselines, data sets."""
+    """Names of encoders, heads, baselines and data sets are not cut."""
     code, printed, _ = call("encoders")
     assert code == 0
     assert {*ENCODERS, *HEADS, *BASELINES} <= list_words(printed)
@@ -33,7 +33,7 @@ def test_encoders_and_datasets_show_names_whole(call) -> None:
 
 
 def test_settings_lists_every_key(call) -> None:
-    """With default and meaning, choices too; JSON lines for programs."""
+    """Every setting is listed with default and meaning, or as JSON lines."""
     keys = [key for key, _ in list_fields(Config)]
     code, printed, _ = call("settings")
     assert code == 0
@@ -60,13 +60,13 @@ def test_settings_lists_every_key(call) -> None:
     ],
 )  # fmt: skip
 def test_settings_of_a_part(call, part: str, keys: list[str]) -> None:
-    """A section, else every key that holds it."""
+    """A part is a section, or else any part of a key."""
     rows = [json.loads(line) for line in call("settings", part, "--json")[1].splitlines()]
     assert [row["key"] for row in rows] == keys
 
 
 def test_settings_unknown_part_is_one_sentence(call) -> None:
-    """With the nearest."""
+    """An unknown part is refused with the nearest one."""
     code, printed, error = call("settings", "epoch_s")
     assert (code, printed) == (1, "")
     assert error == (
@@ -77,7 +77,7 @@ def test_settings_unknown_part_is_one_sentence(call) -> None:
 
 @pytest.mark.parametrize("name", [*ENCODERS, *HEADS, *BASELINES])
 def test_encoders_of_a_name_lists_its_settings(call, name: str) -> None:
-    """Of every model: all keys whole, paper, what its presets set."""
+    """Every model is listed with whole keys, paper and the values of its presets."""
     cls = {**ENCODERS, **HEADS, **BASELINES}[name]
     code, printed, _ = call("encoders", name)
     assert code == 0
@@ -93,7 +93,7 @@ def test_encoders_of_a_name_lists_its_settings(call, name: str) -> None:
 
 
 def test_encoders_of_match_shows_the_paper(call) -> None:
-    """Its preset's values beside the defaults."""
+    """Values of the preset stand beside the defaults."""
     model = json.loads(call("encoders", "match", "--json")[1])
     row = next(row for row in model["settings"] if row["key"].endswith(".num_layers"))
     assert row["default"] == "1"
@@ -102,7 +102,7 @@ def test_encoders_of_match_shows_the_paper(call) -> None:
 
 
 def test_encoders_of_an_unknown_name_is_one_sentence(call) -> None:
-    """With the nearest."""
+    """An unknown name is refused with the nearest one."""
     code, _, error = call("encoders", "macth")
     assert code == 1
     assert error.endswith("found 'macth'; the nearest is 'match'.\n")

@@ -1,4 +1,4 @@
-"""The published layout of OAXMLC-Bench by `run`, `evaluate` and `benchmark`, both taxonomies."""
+"""OAXMLC-Bench in its published layout by `run`, `evaluate` and `benchmark`."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ def write_taxonomy(folder: Path, children: dict[str, list[str]]) -> None:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """The files of a record in ``raw/oaxmlc``, where they belong."""
+    """A root with the published files in ``raw/oaxmlc``."""
     raw = tmp_path / "root" / "raw" / "oaxmlc"
     raw.mkdir(parents=True)
     documents = [
@@ -54,7 +54,7 @@ def root(tmp_path: Path) -> Path:
 def test_run_and_evaluate_oaxmlc(
     call, root: Path, tmp_path: Path, taxonomy: str, num_labels: int
 ) -> None:
-    """With the benchmark's split and measures; P@3 of topics is of documents with three labels."""
+    """Split and measures are the benchmark's: P@3 is over documents with three labels."""
     out = tmp_path / "run"
     arguments = [*SETTINGS, "--set", f"data.options.taxonomy={taxonomy}"]
     code, _, error = call("run", "oaxmlc", "--root", root, "--out", out, *arguments, "--quiet")
@@ -72,7 +72,7 @@ def test_run_and_evaluate_oaxmlc(
 
 
 def test_benchmark_oaxmlc(call, root: Path, tmp_path: Path, monkeypatch) -> None:
-    """A row of the shipped experiment, with the policy and what is published below the table."""
+    """A row of the shipped experiment has the policy and published values below its table."""
     monkeypatch.setattr("match_graph.benchmark.runner.probe_cells", lambda *_: {})
     rows = ["--row", "MATCH (paper), text alone"]
     arguments = ["--dataset", "oaxmlc", "--runs", 1, "--root", root, "--out", tmp_path / "out"]

@@ -55,7 +55,7 @@ def documents(tmp_path: Path) -> Path:
 def test_predict_files_and_streams_agree_with_python(
     call: Call, documents: Path, trained_run: Run, tmp_path: Path
 ) -> None:
-    """The same results by file, by stream and by load().predict; other options likewise."""
+    """Results by file and by stream equal load().predict, also with options."""
     target = tmp_path / "deep" / "out.jsonl"
     expected = list(load(trained_run.folder).predict(DOCUMENTS))
     code, out, err = call("--input", str(documents), "--output", str(target))
@@ -74,7 +74,7 @@ def test_predict_files_and_streams_agree_with_python(
 
 
 def test_predict_lines_packed_by_gzip(call: Call, documents: Path, tmp_path: Path) -> None:
-    """The results of what is packed; one that breaks off is named with its line."""
+    """Packed files give the same results; one that breaks off is named with its line."""
     packed = tmp_path / "docs.jsonl.gz"
     packed.write_bytes(gzip.compress(LINES))
     expected = call("--input", str(documents), "--quiet")
@@ -86,7 +86,7 @@ def test_predict_lines_packed_by_gzip(call: Call, documents: Path, tmp_path: Pat
 
 
 def test_predict_replaces_a_target_as_a_whole(call: Call, documents: Path, tmp_path: Path) -> None:
-    """A link stays a link, and /dev/null is not renamed over."""
+    """Targets that are links or devices are written through, not replaced."""
     (tmp_path / "out.jsonl").write_text("old")
     (tmp_path / "link.jsonl").symlink_to("out.jsonl")
     assert call("--input", str(documents), "--output", str(tmp_path / "link.jsonl"))[0] == 0
@@ -142,7 +142,7 @@ FORMAT = "The documents must be readable: docs.jsonl"
 def test_predict_wrong_documents_write_nothing(
     call: Call, tmp_path: Path, content: bytes, sentence: str
 ) -> None:
-    """Exit code 1; the file that was there stays, and no other is left behind."""
+    """Wrong documents exit with code 1, and the target stays as it was."""
     source, target = tmp_path / "docs.jsonl", tmp_path / "out" / "out.jsonl"
     source.write_bytes(content)
     target.parent.mkdir()
@@ -159,7 +159,7 @@ def test_predict_wrong_documents_write_nothing(
 def test_predict_places_that_cannot_be_read_or_written(
     call: Call, documents: Path, tmp_path: Path
 ) -> None:
-    """The path is named, and what to do."""
+    """Paths that cannot be read or written are named, with a remedy."""
     missing = tmp_path / "missing.jsonl"
     assert call("--input", str(missing)) == (
         1,
@@ -189,7 +189,7 @@ def test_predict_places_that_cannot_be_read_or_written(
 
 
 def test_predict_many_files_to_a_folder(call: Call, documents: Path, tmp_path: Path) -> None:
-    """Several, a folder, or an output that is a folder; none of them to standard output."""
+    """Several files need a folder as output; standard output is refused."""
     other = documents.with_name("other.jsonl")
     other.write_bytes(LINES)
     out = tmp_path / "out"
@@ -209,7 +209,7 @@ def test_predict_many_files_to_a_folder(call: Call, documents: Path, tmp_path: P
 def test_evaluate_files_of_the_command_line(
     trained_run: Run, monkeypatch: pytest.MonkeyPatch, capsys, tmp_path: Path
 ) -> None:
-    """Writes metrics.json and prints the main measures; wrong usage is exit code 2."""
+    """`evaluate --input` writes metrics.json; wrong usage exits with code 2."""
     path, out = tmp_path / "a.jsonl", tmp_path / "out"
     path.write_text('{"text": "w1 w2", "label": ["l1"]}\n')
 
@@ -231,7 +231,7 @@ def test_evaluate_files_of_the_command_line(
 
 
 def test_predict_runs_that_cannot_predict(call: Call, trained_run: Run, tmp_path: Path) -> None:
-    """A folder of something else, and a run of another format."""
+    """A folder that is no run and a run of another format are refused."""
     assert call(folder=tmp_path) == (
         1,
         "",
@@ -252,7 +252,7 @@ def test_predict_runs_that_cannot_predict(call: Call, trained_run: Run, tmp_path
 
 
 def test_predict_wrong_usage_is_exit_code_2(call: Call) -> None:
-    """--top-k 0 is no number of labels."""
+    """--top-k 0 exits with code 2."""
     code, out, _ = call("--top-k", "0")
     assert (code, out) == (2, "")
 
@@ -282,7 +282,7 @@ def predict_apart(folder: Path, documents: Path, output: int, said: Path) -> int
 def test_predict_lines_to_a_standard_output_that_takes_no_more(
     trained_run: Run, documents: Path, tmp_path: Path, reason: str
 ) -> None:
-    """A full disk, and `| head` that has seen enough."""
+    """A full disk and a closed pipe as standard output are one sentence."""
     if reason == "Broken pipe":
         reader, output = os.pipe()
         os.close(reader)
@@ -300,7 +300,7 @@ def test_predict_lines_to_a_standard_output_that_takes_no_more(
 def test_predict_lines_without_standard_streams(
     call: Call, trained_run: Run, documents: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`<&-` and `>&-`; and a source that breaks while it is read."""
+    """Closed standard streams and a source that breaks are one sentence each."""
     classifier = load(trained_run.folder)
 
     def refuse(source: str, target: str) -> str:
@@ -333,7 +333,7 @@ def test_predict_lines_without_standard_streams(
 def test_predict_lines_refuses_names_that_no_file_has(
     call: Call, documents: Path, tmp_path: Path
 ) -> None:
-    """NUL, and a link that leads to itself."""
+    """Names with NUL and a link to itself are refused."""
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
     assert call("--input", "a\0b")[2] == (
@@ -354,7 +354,7 @@ def test_predict_lines_refuses_names_that_no_file_has(
 
 
 def test_main_a_full_device_is_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    """Other errors of torch keep their traceback."""
+    """Lack of device memory is one sentence; other errors of torch keep their traceback."""
 
     def raise_(error: Exception) -> None:
         raise error
@@ -374,7 +374,7 @@ def test_main_a_full_device_is_one_sentence(monkeypatch: pytest.MonkeyPatch, cap
 
 
 def test_predict_lines_names_keys_that_are_not_read(call: Call) -> None:
-    """Once, also with --quiet, and the results are those without them."""
+    """Unread keys are named once, also with --quiet, and change no result."""
     lines = "".join(f"{json.dumps({**one, 'venu': 'WWW'})}\n" for one in DOCUMENTS).encode()
     code, out, err = call("--quiet", stdin=lines)
     assert (code, out) == call("--quiet", stdin=LINES)[:2]

@@ -1,4 +1,4 @@
-"""Run folders: the whole line, the same twice, and what must hold before it starts."""
+"""Run folders: all stages, reproducibility, and what must hold before a run starts."""
 
 import json
 import platform
@@ -39,7 +39,7 @@ def start(tmp_path: Path, small_settings):
 
 
 def test_start_run_line_writes_what_the_design_names(start) -> None:
-    """Every file of a run folder is there and says what it should."""
+    """All stages write every file of a run folder, with its content."""
     run = start("a", "train.epochs=6")
     run.train()
     run.evaluate()
@@ -70,13 +70,13 @@ def test_start_run_line_writes_what_the_design_names(start) -> None:
 
 
 def test_describe_processor_names_what_torch_computes_with() -> None:
-    """The architecture and the instruction set, by which the last digits of a run differ."""
+    """The processor is named by architecture and instruction set, which determine rounding."""
     found = [platform.machine(), torch.backends.cpu.get_cpu_capability()]
     assert describe_processor().split(maxsplit=1) == found
 
 
 def test_RunRecord_stays_that_of_the_training(start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever evaluates a trained run, or opens it later, perhaps elsewhere, adds seconds alone."""
+    """A later evaluation or opening adds seconds to the record and changes nothing else."""
     run = start("a", "train.epochs=1")
     run.train()
     before = json.loads((run.folder / RECORD).read_text())
@@ -107,7 +107,7 @@ def test_start_run_same_seed_gives_same_metrics_another_seed(start) -> None:
 
 
 def test_start_run_embedding_layer_starts_from_pre_trained(start, monkeypatch) -> None:
-    """The embedding layer starts from the pre trained vectors.
+    """The embedding layer starts from the pre-trained vectors.
 
     At the first step, every kept token's row is its pre-trained vector.
     """
@@ -148,7 +148,7 @@ def test_start_run_regularizers_lower_the_violation_rate(start) -> None:
 
 
 def test_start_run_needs_validation_documents(tmp_path: Path, small_settings) -> None:
-    """An empty validation split is one sentence."""
+    """An empty validation split is refused in one sentence."""
     folder = tmp_path / "toy"
     write_match_folder(folder)
     (folder / "dev.json").write_text("")
@@ -164,7 +164,7 @@ def test_start_run_needs_validation_documents(tmp_path: Path, small_settings) ->
 def test_start_run_needs_labels_of_validation_documents(
     tmp_path: Path, small_settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As an export has none by default; without those of test there is a warning."""
+    """Validation documents without labels are refused, test ones warned of."""
     folder, config = tmp_path / "toy", small_settings("data.options={}", "model.coherent=false")
     write_match_folder(folder)
 
@@ -183,7 +183,7 @@ def test_start_run_needs_labels_of_validation_documents(
 
 
 def test_start_run_is_bound_to_its_data(tmp_path: Path, small_settings) -> None:
-    """Changed data are refused, by start and by open, not what follows from them."""
+    """Changed data are refused by start_run and open_run, as such."""
     folder = tmp_path / "toy"
     write_match_folder(folder)
     config = small_settings("data.options={}").change("train", epochs=None)
@@ -204,7 +204,7 @@ def test_start_run_is_bound_to_its_data(tmp_path: Path, small_settings) -> None:
 
 
 def test_evaluate_model_validation_while_training_fixed_sample(start) -> None:
-    """Validation while training is a fixed sample and whole at the end.
+    """Training validates on a fixed sample, evaluation on the whole split.
 
     The sampled documents are of the split and the same each time; metrics.json has them all.
     """
@@ -228,7 +228,7 @@ def test_evaluate_model_validation_while_training_fixed_sample(start) -> None:
 
 
 def test_start_run_finished_run_is_not_trained_again(start) -> None:
-    """train after evaluate changes neither weights nor metrics."""
+    """train after evaluate changes neither weights nor measures."""
     run = start("a")
     run.train()
     run.evaluate()
@@ -239,7 +239,7 @@ def test_start_run_finished_run_is_not_trained_again(start) -> None:
 
 
 def test_start_run_unfinished_run_is_not_evaluated_and_goes_on(start, monkeypatch) -> None:
-    """Broken off after the first of two epochs: evaluate refuses and leaves the checkpoint."""
+    """A training broken off is not evaluated, and resumes from its checkpoint."""
     from match_graph.training import loop
 
     run = start("a")
@@ -282,7 +282,7 @@ def test_start_run_wrong_model_is_found_before_run_overwritten(start) -> None:
 
 
 def test_start_run_corpus_without_labels_is_one_sentence(tmp_path: Path, small_settings) -> None:
-    """Nothing can be learned from it."""
+    """A corpus without labels is refused, as nothing can be learned from it."""
     folder = tmp_path / "toy"
     documents = toy_documents()
     for record in documents["train"]:
@@ -297,7 +297,7 @@ def test_start_run_corpus_without_labels_is_one_sentence(tmp_path: Path, small_s
 
 
 def test_open_run_broken_record_is_one_sentence(start, tmp_path: Path) -> None:
-    """record.json of another kind is named."""
+    """A broken record.json is named."""
     run = start("a")
     (run.folder / RECORD).write_text("[]")
     with pytest.raises(CheckpointError, match=r"cannot be read \(it has 2 bytes, not"):
@@ -305,7 +305,7 @@ def test_open_run_broken_record_is_one_sentence(start, tmp_path: Path) -> None:
 
 
 def test_Run_evaluate_without_test_counts_no_twins_of_test(start) -> None:
-    """And what is evaluated later is counted then; the record of before has none."""
+    """Twins of a split are recorded when it is evaluated."""
     run = start("a")
     run.train()
     assert "twins" not in read_record(run.folder)
@@ -316,7 +316,7 @@ def test_Run_evaluate_without_test_counts_no_twins_of_test(start) -> None:
 
 
 def test_start_run_evaluation_needs_a_trained_model(start) -> None:
-    """Neither a missing model nor one of another shape is accepted."""
+    """A missing model and one of another shape are refused."""
     run = start("a")
     with pytest.raises(CheckpointError, match=r"A trained run holds model\.safetensors, but"):
         run.evaluate()
@@ -385,7 +385,7 @@ def test_start_run_no_gold_label_reaches_the_encoder(
 
 @pytest.mark.parametrize("label_prior", [True, False])
 def test_start_run_biases_start_at_log_odds_if_asked(start, monkeypatch, label_prior: bool) -> None:
-    """As training is handed the model; the paper's settings start them at 0."""
+    """Biases start at the labels' log-odds with model.label_prior, else at 0."""
     handed: list[torch.Tensor] = []
 
     def stop(model, *_):
@@ -401,7 +401,7 @@ def test_start_run_biases_start_at_log_odds_if_asked(start, monkeypatch, label_p
 
 
 def test_open_run_folder_alone_imports_no_code(start, tmp_path: Path) -> None:
-    """A run with an encoder of one's own is opened by whoever names that encoder, and no other."""
+    """A run with a user's own encoder is opened only by naming that encoder."""
     name = "match_graph.nn.encoders.match:MatchEncoder"
     run = start("a", f"model.encoder={name}")
     root = tmp_path / "root"
@@ -416,7 +416,7 @@ def test_open_run_folder_alone_imports_no_code(start, tmp_path: Path) -> None:
 
 
 def test_load_label_attention_goes_the_whole_line(start) -> None:
-    """Trained, evaluated and loaded from its folder alone; its file names the head."""
+    """A label attention head is trained, evaluated and loaded from the folder alone."""
     run = start(
         "a", "model.encoder=attention_xml", "model.head_config={hidden_channels: [8]}",
         "model.encoder_config={hidden_channels: 8}", "model.init=random", "train.epochs=2",
@@ -435,7 +435,7 @@ LINEAR = ("model.encoder=tfidf_linear", "model.encoder_config={}")
 
 @pytest.mark.parametrize("settings", [BLENDED, LINEAR], ids=["blended", "baseline"])
 def test_load_coherent_run_no_violations_predicts_parents_first(start, settings) -> None:
-    """In metrics.json and in predictions; equal scores with the parent first."""
+    """A coherent run has no violations, and ranks parents first among equal scores."""
     run = start("a", "model.coherent=true", *settings)
     run.train()
     metrics = run.evaluate()
@@ -463,7 +463,7 @@ def test_load_coherent_run_no_violations_predicts_parents_first(start, settings)
 
 @pytest.mark.parametrize("closed", [True, False])
 def test_start_run_coherent_where_labels_are_not_closed(tmp_path: Path, capsys, closed) -> None:
-    """A parent that is not gold beside its child would be ranked before it all the same."""
+    """A coherent output is warned of where labels are not closed upwards."""
     above = ["top"] if closed else []
     labels = [["top"], *[["leaf", *above] for _ in range(8)]]
     fold = ["train"] * 7 + ["valid", "test"]
@@ -479,7 +479,7 @@ def test_start_run_coherent_where_labels_are_not_closed(tmp_path: Path, capsys, 
 
 
 def test_Run_finish_model_is_coherent_at_last(start, monkeypatch) -> None:
-    """The blended and calibrated scores are those of a run that is not; then they are joined."""
+    """Coherence is applied last, to the blended and calibrated scores."""
     monkeypatch.setattr(finish, "_MIN_DOCUMENTS", 1)
     settings = (*BLENDED, "train.calibrate=true")
     plain, run = start("plain", "model.coherent=false", *settings), start("coherent", *settings)
@@ -496,7 +496,7 @@ def test_Run_finish_model_is_coherent_at_last(start, monkeypatch) -> None:
 
 
 def test_Run_prior_knows_its_splits(trained_run: Run) -> None:
-    """By name, as `read_metrics` has them."""
+    """The label prior is measured on a split by name; other names are refused."""
     assert trained_run.prior("valid").keys() == trained_run.prior("test").keys()
     with pytest.raises(ConfigError) as caught:
         trained_run.prior("dev")
@@ -504,6 +504,6 @@ def test_Run_prior_knows_its_splits(trained_run: Run) -> None:
 
 
 def test_start_run_takes_a_configuration(tmp_path: Path) -> None:
-    """And no dict of settings."""
+    """Anything but a Config is refused."""
     with pytest.raises(ConfigError, match=r"must be a match_graph\.Config, found \{\}; make one"):
         start_run("synthetic", {}, tmp_path / "run")

@@ -22,7 +22,7 @@ ENCODER_NAMES = sorted(ENCODERS.keys() - {"language_model"})
 def test_Run_train_deterministic_algorithms_end_with_it(
     monkeypatch: pytest.MonkeyPatch, small_settings, tmp_path: Path
 ) -> None:
-    """`train.deterministic` holds while a stage works, and not in the process that goes on."""
+    """Deterministic algorithms are on within a stage, and off after it."""
     gpu = torch.device("cuda")  # there need not be one
     monkeypatch.setattr(run_module, "deterministic", lambda config, _: deterministic(config, gpu))
     config = small_settings("train.deterministic=true", "train.epochs=2")
@@ -41,7 +41,7 @@ def test_Run_train_deterministic_algorithms_end_with_it(
 def test_find_git_hash_is_of_the_package_alone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Not of a project whose environment the package is installed in."""
+    """The commit is not that of a project in whose environment the package is installed."""
     package = tmp_path / "venv" / "record.py"
     package.parent.mkdir()
     package.touch()
@@ -59,7 +59,7 @@ def test_find_git_hash_is_of_the_package_alone(
 
 
 def test_RunRecord_says_whether_a_stage_was_broken_off(small_settings, tmp_path: Path) -> None:
-    """One that goes on after it has seconds that are not those of an uninterrupted one."""
+    """The record says whether a run was resumed after a stage was broken off."""
     config = small_settings("train.epochs=2", "model.blend=false")
     run = start_run("synthetic", config, tmp_path / "run", tmp_path / "root")
 
@@ -95,7 +95,7 @@ def start_one(trained_run: Run, small_settings, tmp_path: Path):
 @pytest.mark.gpu
 @pytest.mark.parametrize("encoder", ENCODER_NAMES)
 def test_Run_model_scores_on_a_gpu_as_on_the_cpu(encoder: str, start_one) -> None:
-    """In float32; and the losses of training have a finite gradient there."""
+    """Scores in float32 and gradients on a GPU are as on the CPU, and finite."""
     run = start_one("run", encoder, "model.init=random", "train.accelerator=cpu")
     model, batch = run.make_model().eval(), next(iter(run.loader("valid")))
     with torch.no_grad():
@@ -115,7 +115,7 @@ def test_Run_model_scores_on_a_gpu_as_on_the_cpu(encoder: str, start_one) -> Non
 @pytest.mark.gpu
 @pytest.mark.parametrize("encoder", ENCODER_NAMES)
 def test_Run_trains_twice_alike_on_a_gpu(encoder: str, start_one) -> None:
-    """With `train.deterministic`, to the bit, and what is measured too."""
+    """With train.deterministic, weights and measures on a GPU are bit-identical."""
     settings = "train.deterministic=true", "train.epochs=1", "model.blend=true"
     runs = [start_one(name, encoder, *settings) for name in ("one", "two")]
     metrics = []

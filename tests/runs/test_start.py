@@ -1,4 +1,4 @@
-"""Runs of data in memory, of built folders and of classes of one's own."""
+"""Runs on data in memory, on built folders and on classes of a user's own."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def make_config(*settings: str) -> Config:
 def test_start_run_object_is_opened_again_by_its_folder(
     synthetic: Synthetic, tmp_path: Path, kind: str
 ) -> None:
-    """The run names a built folder; who opens it again needs no object. The caller's stays."""
+    """A run on an object names its built folder, and is opened without the object."""
     data = synthetic[0].clone()
     every = torch.arange(data["document"].num_nodes)
     gold = torch.from_numpy(synthetic.targets.to_sparse(every).toarray()).nonzero().T
@@ -48,7 +48,7 @@ def test_start_run_object_is_opened_again_by_its_folder(
 
 
 def test_start_run_test_documents_change_measures_alone(tmp_path: Path) -> None:
-    """Their gold labels, words, authors, citations and times; weights, features, shares, valid."""
+    """Test documents influence neither weights, features, blend nor validation measures."""
 
     def train(number: int) -> list[object]:
         rows = [
@@ -98,7 +98,7 @@ def test_start_run_without_words_or_metadata(tmp_path: Path) -> None:
 def test_start_run_transform_is_refused_before_anything(
     synthetic: Synthetic, tmp_path: Path
 ) -> None:
-    """No folder is made."""
+    """A data set with a transform is refused before a folder is made."""
     dataset = open_dataset(synthetic.built, transform=DropFields(["author"]))
     with pytest.raises(CorpusError, match="has a transform"):
         start_run(dataset, make_config(), tmp_path / "run")
@@ -120,7 +120,7 @@ class Mine(LabelPrior):
 
 @pytest.fixture
 def own_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """A run of a data set and a baseline that stand in a file."""
+    """A run with a data set and a baseline of a user's own file."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.py").write_text(OWN, encoding="utf-8")
     config = load_config(settings=["model.encoder=own.py:Mine"])
@@ -133,7 +133,7 @@ def own_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 def test_open_run_own_classes_must_be_named_again(
     own_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call
 ) -> None:
-    """Data set and encoder, by any path of their file, on the command line too."""
+    """Own data set and encoder must be named to open a run, by any path of their file."""
     place = f"{tmp_path}/own.py"
     assert own_run.config.dataset == f"{place}:Toys"
     assert own_run.config.model.encoder == f"{place}:Mine"
@@ -156,7 +156,7 @@ def test_open_run_own_classes_must_be_named_again(
 
 
 def test_open_run_own_code_has_changed(own_run: Run, tmp_path: Path) -> None:
-    """What a run says was made by the code that the caller has."""
+    """A run is refused where the code that made it has changed."""
     assert own_run.record.content["input_checksums"].keys() == {"model.encoder"}
     names = {"encoder": "own.py:Mine", "dataset": "own.py:Toys"}
     built = own_run.dataset.built
@@ -180,7 +180,7 @@ def test_open_run_own_code_has_changed(own_run: Run, tmp_path: Path) -> None:
 def test_start_run_keeps_its_folder(
     toy: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A script that changes its working directory writes on where the run began."""
+    """A run keeps its folder where the working directory changes."""
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
     config = load_config(settings=["model.encoder=prior"])
@@ -197,7 +197,7 @@ def test_start_run_keeps_its_folder(
 def test_start_run_command_takes_built_folder_and_own_class(
     toy: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call
 ) -> None:
-    """`match-graph run` and `build`, with what cannot be imported in one sentence."""
+    """`run` and `build` take a built folder and an own class, or say what fails."""
     monkeypatch.chdir(tmp_path)
     built = open_dataset(toy, root=tmp_path / "root").built
     code, _, error = call("run", built, "--encoder", "prior", "--out", "run", "--quiet")

@@ -1,4 +1,4 @@
-"""`assert_encoder` passes sound encoders and names each fault of broken ones in one sentence."""
+"""`assert_encoder` passes sound encoders and names each fault of broken ones."""
 
 import re
 from typing import Any, ClassVar
@@ -65,7 +65,7 @@ class SoundGraph(Sound):
 
 
 class Unused(Sound):
-    """Says that a parameter is not used."""
+    """An encoder that declares an unused parameter."""
 
     unused_parameters: ClassVar[frozenset[str]] = frozenset({"spare"})
 
@@ -88,7 +88,7 @@ class UnusedMisspelt(Sound):
 
 
 class LooksUp(Sound):
-    """Adds what it knows of the documents of the graph; of a new one nothing."""
+    """An encoder that looks up documents of the graph, and nothing for a new one."""
 
     def __init__(self, embedding: TokenEmbedding, config: Any) -> None:
         super().__init__(embedding, config)
@@ -101,7 +101,7 @@ class LooksUp(Sound):
 
 
 class Gat(GraphEncoder):
-    """Attention to the neighbours, each edge type by itself."""
+    """Attention over neighbours, by edge type."""
 
     def make_layer(self, config: Any, edge_types: list[Any]) -> nn.Module:
         return HeteroConv({edge_type: self.make_conv(config.channels) for edge_type in edge_types})
@@ -374,7 +374,7 @@ BROKEN = [
 
 @pytest.mark.parametrize("encoder_cls", [Sound, SoundTokens, SoundGraph, Unused, LooksUp])
 def test_assert_encoder_sound_encoder_passes(encoder_cls: type[Encoder]) -> None:
-    """Encoders of documents, tokens, graphs and texts, and one with a declared unused parameter."""
+    """Sound encoders of documents, tokens, graphs and texts pass."""
     assert_encoder(encoder_cls)
 
 
@@ -384,7 +384,7 @@ def test_assert_encoder_sound_encoder_passes(encoder_cls: type[Encoder]) -> None
 def test_assert_encoder_attention_to_neighbours_passes(
     encoder_cls: type[Encoder], num_layers: int
 ) -> None:
-    """It has no gradient where a node has one neighbour; some have more of every edge type."""
+    """Attention, which has no gradient over a single neighbour, passes."""
     assert_encoder(encoder_cls, {"num_layers": num_layers, "channels": 8})
 
 
@@ -392,12 +392,12 @@ def test_assert_encoder_attention_to_neighbours_passes(
     "config", [{"num_cls": 2, "num_layers": 1}, MatchEncoder.Config(num_cls=1, num_layers=2)]
 )
 def test_assert_encoder_settings_are_given_as_keys_or_as_config(config: Any) -> None:
-    """The paper's encoder passes in other sizes."""
+    """Settings are keys or a Config; the paper's encoder passes in other sizes."""
     assert_encoder(MatchEncoder, config, channels=6)
 
 
 def test_assert_encoder_settings_are_checked() -> None:
-    """A fault of the settings is an error of the caller, not of the encoder."""
+    """Wrong settings raise a ConfigError, not an AssertionError."""
     with pytest.raises(ConfigError) as error:
         assert_encoder(Sound, {"width": 3})
     assert str(error.value) == (
@@ -409,7 +409,7 @@ def test_assert_encoder_settings_are_checked() -> None:
 def test_assert_encoder_broken_encoder_is_named_with_its_fault(
     encoder_cls: type[Encoder], message: str
 ) -> None:
-    """One encoder per check, and the whole sentence."""
+    """Each broken encoder fails one check, with its whole sentence."""
     pattern = re.escape(message).replace("NUMBER", r"[0-9.e+-]+")
     with pytest.raises(AssertionError) as error:
         assert_encoder(encoder_cls)
@@ -417,7 +417,7 @@ def test_assert_encoder_broken_encoder_is_named_with_its_fault(
 
 
 def test_assert_encoder_state_dict_that_does_not_load_is_named() -> None:
-    """Shapes that depend on the moment."""
+    """A state_dict whose shapes change is named."""
     with pytest.raises(AssertionError) as error:
         assert_encoder(LoadsNothing)
     start = "LoadsNothing must load its own state_dict, but: Error(s) in loading state_dict for "
@@ -425,7 +425,7 @@ def test_assert_encoder_state_dict_that_does_not_load_is_named() -> None:
 
 
 def test_assert_encoder_independence_is_left_out_on_request() -> None:
-    """Then a state may depend on the other documents, but not on their order."""
+    """With independent=False a state may depend on the other documents, not their order."""
     assert_encoder(Leaks, independent=False)
     with pytest.raises(AssertionError) as error:
         assert_encoder(Numbers, independent=False)
@@ -436,7 +436,7 @@ def test_assert_encoder_independence_is_left_out_on_request() -> None:
 
 
 def test_assert_encoder_random_state_of_the_caller_is_kept() -> None:
-    """The check draws by seeds of its own and puts the generator back."""
+    """The caller's random state is restored."""
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
@@ -445,13 +445,13 @@ def test_assert_encoder_random_state_of_the_caller_is_kept() -> None:
 
 
 class WithoutReset(Sound):
-    """Takes `reset_parameters` from the base, where it only raises."""
+    """An encoder that inherits `reset_parameters`, which only raises."""
 
     reset_parameters = Encoder.reset_parameters
 
 
 class WithoutWidth(Sound):
-    """Does not say how wide its states are."""
+    """An encoder without out_channels."""
 
     def __init__(self, embedding: TokenEmbedding, config: Any) -> None:
         super().__init__(embedding, config)
@@ -466,7 +466,7 @@ class WithoutWidth(Sound):
     ],
 )
 def test_assert_encoder_missing_part_is_one_sentence(encoder_cls: type, fault: str) -> None:
-    """The sentence of a run with such an encoder."""
+    """A missing part is refused in the sentence of a run."""
     with pytest.raises(AssertionError) as caught:
         assert_encoder(encoder_cls)
     sentence = " ".join(str(caught.value).split())
