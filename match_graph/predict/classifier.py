@@ -151,7 +151,7 @@ class Classifier(HubMixin):
         threshold: bool = False,
         batch_size: int = 256,
     ) -> list[dict[str, Any]] | Iterator[dict[str, Any]]:
-        """Predicts the labels of documents, in order: of a list a list, of a stream a stream.
+        """Predicts the labels of documents, in order; an iterator gives an iterator, others a list.
 
         Args:
             documents: Documents in the MATCH format, dicts or rows of a DataFrame: ``text``, and
@@ -189,7 +189,7 @@ class Classifier(HubMixin):
         batch_size: int = 256,
         warn: Warn | None = None,
     ) -> Iterator[dict[str, Any]]:
-        """Predicts (place, document) pairs as `predict` does a stream; faults name the place.
+        """Predicts (place, document) pairs as `predict` does an iterator; faults name the place.
 
         ``warn`` takes the text of a warning; None makes it a UserWarning.
         """

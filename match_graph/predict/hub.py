@@ -12,7 +12,7 @@ from match_graph.predict.share import SHARED, is_shared, share_run
 if TYPE_CHECKING:
     from match_graph.predict.classifier import Classifier
 
-#: What is uploaded and downloaded; a repository may hold anything else.
+#: Patterns of the files that are uploaded and downloaded; a repository may hold others.
 _PATTERNS = [pattern for name in sorted(SHARED) for pattern in (name, f"{name}/*")]
 
 
@@ -75,7 +75,7 @@ def _open_api(token: str | bool | None) -> Any:
 
 @contextmanager
 def _at_hub(work: str, repo_id: str) -> Iterator[None]:
-    """Within the block any failure of the hub is one sentence."""
+    """Context in which a failure of the hub becomes a one-sentence error."""
     from httpx import HTTPError  # by which huggingface_hub reads the network
 
     try:

@@ -1,4 +1,4 @@
-"""Job over many files: blocks spread over processes, parts joined to results in order."""
+"""Prediction and evaluation jobs: blocks of many files spread over processes."""
 
 import hashlib
 import json

@@ -63,7 +63,7 @@ class ResultFolder:
         return self.folder / PARTS
 
     def locate_part(self, *source: Any) -> Path:
-        """Path of the part made from something: whatever lies there was made from the same."""
+        """Path of a part, a hash of what it is made from: a file there is of the same source."""
         content = json.dumps([self.made_by, *source], sort_keys=True)
         return self.parts / hashlib.sha256(content.encode()).hexdigest()
 
@@ -111,7 +111,7 @@ class ResultFolder:
             )
 
     def _read(self, names: set[str]) -> None:
-        """Reads what is finished; without it there is nothing."""
+        """Reads the list of finished results, or writes an empty one where there is none."""
         path = self.folder / SOURCES
         if not path.exists():
             self._list()
@@ -140,7 +140,7 @@ class ResultFolder:
             self._superseded = {*sources}
 
     def is_finished(self, name: str, source: Mapping[str, Any]) -> bool:
-        """Whether a result is there, made from the same, as it was written."""
+        """Whether a result is there, of the same source and unchanged since it was written."""
         states = [state for state in self._states.get(name, []) if state is not None]
         if self._sources.get(name) != source or not states:
             return False
@@ -179,7 +179,7 @@ class ResultFolder:
             self._list()
 
     def _list(self) -> None:
-        """Lists what is finished; results of other settings go with the first new one."""
+        """Writes the list of finished results; a first new one replaces all of other settings."""
         if self._superseded and not self._sources:
             return
         for name in self._superseded - self._sources.keys():

@@ -44,7 +44,7 @@ def compose_model(
     hierarchy: Hierarchy | None = None,
     fold: Tensor | None = None,
 ) -> nn.Module:
-    """A trained model with the parts of a prediction behind it: blend, calibration, coherence.
+    """Trained model whose logits are blended, calibrated and made coherent, as far as given.
 
     Args:
         model: Model that maps an `EgoBatch` to logits [B, L], on its device.

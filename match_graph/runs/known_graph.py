@@ -204,7 +204,7 @@ def _join_features(data: HeteroData, x: Mapping[str, Tensor]) -> None:
 
 
 def _place_times(time: Tensor, rows: list[int], num_documents: int) -> Tensor:
-    """The time of every document; of those that are not kept the least.
+    """Time of every document, the earliest for those that are not kept.
 
     Nothing reaches these, but the latest of all is the time of new documents without one.
 

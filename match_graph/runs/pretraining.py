@@ -177,7 +177,7 @@ class Pretraining:
         return path
 
     def evaluate(self) -> dict[str, Any]:
-        """Trains apart on 95 % of the pairs and ranks the others; writes ``pretrain.json``.
+        """Trains other vectors on 95 % of the pairs, ranks the rest; writes ``pretrain.json``.
 
         The vectors of the run are neither read nor written: those that a model starts from have
         seen all pairs of the training documents. The first process ranks, the others get nothing.

@@ -86,7 +86,7 @@ class Run(RunFinish):
 
     @shared
     def evaluate_pretraining(self) -> dict[str, Any]:
-        """Measures vectors trained apart, without the pairs that they rank; ``pretrain.json``."""
+        """Ranks held-out pairs by vectors trained without them; writes ``pretrain.json``."""
         with self._locked():
             return self.pretraining.evaluate()
 
