@@ -5,7 +5,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, cast
@@ -60,7 +60,7 @@ def predict_lines(
     def write(file: BinaryIO) -> None:
         nonlocal count
         with _open_source(source) as lines, _track(lines, source, reporter) as advance:
-            documents = _read_documents(_read_lines(lines, source), Path(_name(source)))
+            documents = _read_documents(lines, source)
             settings = top_k, threshold, batch_size, reporter.warn
             for result in classifier.predict_named(documents, *settings):
                 file.write(encode_result(result))
@@ -91,7 +91,7 @@ def stream_documents(source: str) -> Named:
         CorpusError: It cannot be read, holds no document, or a line or row is none.
     """
     with _open_source(source) as lines:
-        yield from _read_documents(_read_lines(lines, source), Path(_name(source)))
+        yield from _read_documents(lines, source)
 
 
 def encode_result(result: dict[str, Any]) -> bytes:
@@ -124,14 +124,14 @@ def _unreadable(source: str, error: OSError) -> CorpusError:
     )
 
 
-def _read_documents(lines: Iterable[bytes], path: Path) -> Named:
-    """(place, object) per document; the first fault is raised.
+def _read_documents(lines: BinaryIO, source: str) -> Named:
+    """(place, document) pairs of an open source.
 
     Raises:
-        CorpusError: As `read_rows`, or there is no document.
+        CorpusError: As `_read_lines` and `read_rows`, or there is no document.
     """
-    found = False
-    for pair in read_rows(lines, path):
+    path, found = Path(_name(source)), False
+    for pair in read_rows(_read_lines(lines, source), path):
         found = True
         yield pair
     if not found:

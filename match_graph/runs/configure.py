@@ -230,13 +230,13 @@ def _check_temporal(config: Config) -> None:
 def resolve_config(config: Config, dataset: CorpusDataset) -> Config:
     """Fills in the settings that depend on the corpus, so that the run's file is complete.
 
+    With a label tree there is no hypernymy in the output space.
+
     Args:
         config: Configuration; ``pretrain.samples``, ``model.head``, ``model.blend``,
             ``model.coherent``, ``train.epochs``, ``train.batch_size`` and
             ``train.valid_documents`` may be None, ``train.precision`` "auto".
         dataset: Built data set.
-
-    With a label tree there is no hypernymy in the output space.
 
     Raises:
         ConfigError: An encoder, a head or one of their settings is unknown; hypernymy in the output
@@ -249,9 +249,9 @@ def resolve_config(config: Config, dataset: CorpusDataset) -> Config:
     num_train, num_valid = len(train_documents), len(dataset.documents(MASKS["valid"]))
     num_words = graph.num_edges(CONTAINS) * num_train // graph.num_nodes(DOCUMENT)
     config = config.model_copy(update={"model": find_model(config).complete()})
-    reads_text = "text" in find_model(config).needs
-    train: dict[str, Any] = {"precision": choose_precision(config.train, reads_text)}
-    if len(find_model(config).level_sizes(dataset.num_labels)) > 1:
+    model = find_model(config)
+    train: dict[str, Any] = {"precision": choose_precision(config.train, "text" in model.needs)}
+    if len(model.level_sizes(dataset.num_labels)) > 1:
         if config.train.lambda_output and "lambda_output" in config.train.model_fields_set:
             raise ConfigError(
                 f"A label tree learns probabilities given the parent, so that hypernymy in the "
@@ -274,7 +274,7 @@ def resolve_config(config: Config, dataset: CorpusDataset) -> Config:
         width = NodeFeatures.from_data(graph).width + min(num_words, config.data.max_words)
         per_document = int(dataset.targets.count(train_documents).sum()) / max(1, num_train)
         blend = derive_blend(dataset.num_labels, per_document, width, config.train.epochs)
-        config = config.change("model", blend=find_model(config).is_neural and blend)
+        config = config.change("model", blend=model.is_neural and blend)
     if config.model.coherent is None:
         is_closed = dataset.hierarchy.num_edges > 0 and dataset.closed_share >= _CLOSED
         config = config.change("model", coherent=is_closed)
