@@ -46,7 +46,7 @@ def main() -> None:
             app()
         finally:
             if sys.stdout is not None:
-                sys.stdout.flush()  # a full disk is said here, not at exit
+                sys.stdout.flush()  # a full disk is reported here, not at exit
     except MatchGraphError as error:
         sys.stderr.write(f"Error: {escape_controls(str(error))}\n")
         sys.exit(1)

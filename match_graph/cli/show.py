@@ -15,7 +15,7 @@ from match_graph.runs.readers import read_record
 from match_graph.runs.record import list_twins
 
 _MEASURES = ("P@1", "P@3", "P@5", "NDCG@1", "NDCG@3", "NDCG@5")
-#: Before a predicted label: whether it is gold, nothing where no gold labels are known.
+#: Marks of predicted labels by whether they are gold; none where gold labels are unknown.
 _MARKS = {True: "right  ", False: "wrong  ", None: ""}
 
 

@@ -247,7 +247,7 @@ class Classifier(HubMixin):
             graphs=graphs,
             texts=[one.text for one in documents],
             batch_sampler=LengthBucketSampler(sampler.lengths(rows), batch_size, False),
-            generator=torch.Generator(),  # iterating must not move the caller's
+            generator=torch.Generator(),  # iterating must not advance the caller's
         )
         for batch in loader:
             yield batch.document, batch.as_new()

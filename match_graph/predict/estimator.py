@@ -42,7 +42,7 @@ from match_graph.runs.configure import load_preset_config
 #: Documents of `MatchClassifier`: dicts, or rows of a DataFrame.
 Documents: TypeAlias = Sequence[Mapping[str, Any]] | pd.DataFrame
 _NESTED = "settings__"
-#: Where a run is kept in a folder that is removed with the estimator, and where its data are built.
+#: Folders of the run and of its built data in the temporary folder of an estimator.
 _RUN, _DATA = "run", "data"
 _K = 5  # of NDCG@k
 

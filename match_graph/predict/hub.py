@@ -63,7 +63,7 @@ def push_run(
                 revision=branch,
                 create_pr=create_pr,
                 allow_patterns=_PATTERNS,
-                delete_patterns=["*"],  # a graph of before would not be listed
+                delete_patterns=["*"],  # files of an earlier upload are in no manifest
             )
     return str(commit.commit_url)
 

@@ -69,7 +69,7 @@ class Job:
             [Task(work, number, block, self._locate(one, block)) for block in one.blocks]
             for number, one in enumerate(self.inputs)
         ]
-        self._left: Counter[int] = Counter()  # of the first process: parts to be made by input
+        self._left: Counter[int] = Counter()  # parts left by input, on the first process
         self._tasks = [task for tasks in self._by_input for task in tasks]
 
     def _name(self, one: Input) -> str:

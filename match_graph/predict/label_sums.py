@@ -87,7 +87,7 @@ class LabelSums:
         self.labels = labels
         #: Documents of each gold label that the run does not know.
         self.unknown: Counter[str] = Counter()
-        #: Documents, those without gold labels, gold labels.
+        #: Numbers of documents, of documents without gold labels, and of gold labels.
         self.counts = torch.zeros(3, dtype=torch.int64)
         num_labels = len(labels.row)
         self.ranking, self.propensity = RankingMeter(), PropensityMeter(labels.weight)

@@ -43,7 +43,7 @@ from match_graph.runs.vocabulary import (
 )
 from match_graph.typing import DOCUMENT, LABEL
 
-#: Columns of a new document of which a text for features can be made.
+#: Columns of a new document from which features of its text can be made.
 _TEXT, _ID = "text", "id"
 
 

@@ -35,12 +35,12 @@ from match_graph.metrics.meter import Meter
 from match_graph.training.evaluate import ScoredBatch
 from match_graph.typing import MASKS, Split
 
-#: The cuts of per-document measures, and their columns besides ``document`` and ``split``.
+#: Cut-offs k of per-document measures, and their columns besides ``document`` and ``split``.
 _KS = (1, 3, 5)
 SCORE_NAMES = tuple(f"{name}@{k}" for name in ("P", "NDCG") for k in _KS)
 #: Offsets [B + 1] and gold labels of a batch.
 Gold: TypeAlias = tuple[Tensor, Tensor]
-#: The cuts of the benchmark's tables.
+#: Cut-offs k of the benchmark's tables.
 _BENCHMARK_KS = (1, 2, 3)
 
 

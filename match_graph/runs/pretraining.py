@@ -40,7 +40,7 @@ from match_graph.training.heartbeat import alone
 from match_graph.training.processes import any_of, sum_up
 from match_graph.typing import CONTAINS, DOCUMENT, IS_A, LABEL, TAGGED, WORD
 
-#: Between two checkpoints.
+#: Seconds between two checkpoints.
 SAVE_SECONDS = 30.0
 #: Share of (document, metadata) and (document, label) pairs that `Pretraining.evaluate` holds out.
 HELD_OUT = 0.05

@@ -46,7 +46,7 @@ class RunRecord:
         before = read_record(folder) if has_file(folder / RECORD) else {}
         self.folder, self.config, self.writes = folder, config, writes
         inputs = {**before.get("input_checksums", {}), **content["input_checksums"]}
-        self.content = {**content, "input_checksums": inputs}  # a file may be there no more
+        self.content = {**content, "input_checksums": inputs}  # a file may be gone by now
         #: Seconds by stage, without those of a process that was killed in it.
         self.seconds: dict[str, float] = dict(before.get("seconds", {}))
         #: Stage that was begun and has not ended; whether a process went on after such a stage.

@@ -165,7 +165,7 @@ class Run(RunFinish):
         self.model.fit(module, inputs)
         if isinstance(module, Baseline) and module.metadata_weight is not None:
             self.record.note("metadata_weight", module.metadata_weight)
-        if not is_last:  # what the next level starts from are its weights alone
+        if not is_last:  # the next level starts from its weights alone
             lead(self.fabric, lambda: close_training(level.folder, config.train))
 
     def _initialise(self, level: Level, model: MatchModel, is_last: bool) -> None:

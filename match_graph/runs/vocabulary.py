@@ -230,7 +230,7 @@ def read_vocabulary(folder: Path) -> Vocabulary:
     settings = parse_settings(TextSettings, read_json(path), f"'{path}' must be valid")
     with _reading(path):
         if settings.word_pattern != (known := word_pattern(settings.tokenizer)):
-            # any other could match for ever
+            # another pattern could backtrack for ever
             raise DamagedError(f"word_pattern must be {known!r}")
     types = (*settings.fields, WORD)
     rows = {name: read_rows(folder / TOKENS / f"{name}.parquet") for name in types}
