@@ -176,7 +176,7 @@ class Classifier(HubMixin):
             ConfigError: top_k or batch_size is below 1.
             CheckpointError: There are no thresholds.
             CorpusError: A document has no text, a field of the wrong type, or no features where the
-                run needs some; of a stream after the answers to those before.
+                run needs some; of an iterator after the results of those before.
         """
         found = self.predict_named(name_documents(documents), top_k, threshold, batch_size)
         return list(found) if isinstance(documents, Sequence | pd.DataFrame) else found
@@ -294,12 +294,13 @@ class Classifier(HubMixin):
         waiting: deque[tuple[list[ReadDocument], list[tuple[Tensor, Future[T]]]]] = deque()
         with open_threads(_BUFFER if self.fabric.device.type == "cpu" else 1) as threads:
             fault: Exception | None = None
-            buffer: list[ReadDocument] = []
             while True:
+                buffer: list[ReadDocument] = []
                 try:
-                    buffer = list(islice(documents, _BUFFER * batch_size)) if fault is None else []
+                    if fault is None:  # extend keeps what comes before a fault
+                        buffer.extend(islice(documents, _BUFFER * batch_size))
                 except Exception as error:  # raised after the results of those before
-                    fault, buffer = error, []
+                    fault = error
                 if buffer:
                     jobs = [
                         (rows, threads.submit(work, batch, [buffer[row] for row in rows.tolist()]))

@@ -278,7 +278,7 @@ def test_load_folder_in_the_match_format(tmp_path: Path, small_settings) -> None
 def test_Classifier_wrong_document_is_named(
     classifier: Classifier, document: Any, fault: str
 ) -> None:
-    """A wrong document is named by number; a stream first gives the results before it."""
+    """A wrong document is named by its number, in a list and in an iterator."""
     documents = [{"text": "w1"}] * 8 + [document]
     results = classifier.predict(iter(documents), batch_size=1)
     assert len(list(islice(results, 8))) == 8
@@ -287,6 +287,15 @@ def test_Classifier_wrong_document_is_named(
             call()
         told = f"The documents must be readable: document 9: {fault}"
         assert str(caught.value) == told
+
+
+def test_Classifier_results_before_a_wrong_document(classifier: Classifier) -> None:
+    """An iterator gives the results of all documents before a wrong one, then the error."""
+    documents = [{"text": "w1"}, {"text": "w2"}, {"text": 5}, {"text": "w3"}]
+    results = classifier.predict(iter(documents))
+    assert list(islice(results, 2)) == classifier.predict(documents[:2])
+    with pytest.raises(CorpusError, match="document 3: 'text' must be a string"):
+        next(results)
 
 
 def test_Classifier_wrong_arguments(classifier: Classifier, trained_run: Run) -> None:
