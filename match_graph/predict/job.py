@@ -64,16 +64,14 @@ class Job:
         self.work, self.reporter = work, reporter or Reporter(quiet=True)
         self.inputs = find_inputs(sources, block_bytes)
         self.folder = ResultFolder(target, {"run": work.run.checksum, **work.settings()})
-        self.results = [target / self._name(one) for one in self.inputs]
+        self._names = [work.name_result(one.name) for one in self.inputs]
+        self.results = [target / name for name in self._names]
         self._by_input = [
             [Task(work, number, block, self._locate(one, block)) for block in one.blocks]
             for number, one in enumerate(self.inputs)
         ]
         self._left: Counter[int] = Counter()  # parts left by input, on the first process
         self._tasks = [task for tasks in self._by_input for task in tasks]
-
-    def _name(self, one: Input) -> str:
-        return self.work.name_result(one.name)
 
     def _locate(self, one: Input, block: Block) -> Path:
         return self.folder.locate_part(one.describe(), block.start, block.end)
@@ -101,8 +99,7 @@ class Job:
         self._check_same(fabric)
         start = time.monotonic()
         with ExitStack() as stack:
-            names = [*(self._name(one) for one in self.inputs), *further]
-            lead(fabric, lambda: stack.enter_context(self.folder.open(names)))
+            lead(fabric, lambda: stack.enter_context(self.folder.open([*self._names, *further])))
             is_missing = sum_up(fabric, self._find_missing(fabric)).bool().tolist()
             tasks = [one for one, missing in zip(self._tasks, is_missing, strict=True) if missing]
             self._make(tasks[fabric.global_rank :: fabric.world_size], fabric.world_size == 1)
@@ -131,7 +128,7 @@ class Job:
         if fabric.is_global_zero:
             self._left = Counter(one.number for one in self._tasks)
             for number, one in enumerate(self.inputs):
-                if self.folder.is_finished(self._name(one), one.describe()):
+                if self.folder.is_finished(self._names[number], one.describe()):
                     del self._left[number]
             for place, task in enumerate(self._tasks):
                 if task.number in self._left:
@@ -194,6 +191,6 @@ class Job:
                 f"The first process must see what all others write, but '{missing[0]}' is not "
                 f"there; choose an --output on a disk that the machines share, and start again."
             )
-        one = self.inputs[number]
-        self.folder.finish(self._name(one), one.describe(), parts, self.work.join)
+        source = self.inputs[number].describe()
+        self.folder.finish(self._names[number], source, parts, self.work.join)
         del self._left[number]
