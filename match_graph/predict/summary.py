@@ -34,7 +34,7 @@ class Example:
         metadata: Metadata instances by field, by name and id.
         gold: Gold labels.
         predicted: Predicted labels as (label, probability), best first.
-        names: Names of these labels, where the data set has them.
+        names: Names of labels, where the data set has them.
     """
 
     document: str
@@ -61,11 +61,9 @@ def show_examples(run: Run) -> list[Example]:
     device = run.config.train.accelerator
     classifier = load(run.folder, device, encoder=model.encoder, head=model.head)
     results = classifier.predict(records, top_k=5)
-    pairs = list(zip(records, results, strict=True))
-    labels = [label for record, result in pairs for label in _list_labels(record, result)]
-    names = find_names(run.dataset, LABEL, labels)
+    names = find_names(run.dataset, LABEL, run.dataset.names(LABEL))
     metadata = find_metadata_names(run.dataset, map(list_metadata, records))
-    return [_make_example(*pair, names, metadata) for pair in pairs]
+    return [_make_example(*pair, names, metadata) for pair in zip(records, results, strict=True)]
 
 
 def draw_records(run: Run, number: int, split: Split = "test") -> list[dict[str, Any]]:
@@ -134,10 +132,6 @@ def _list_dataset_options(run: Run) -> list[str]:
     return given if root == default_root() else [*given, f"--root={root}"]
 
 
-def _list_labels(record: dict[str, Any], result: dict[str, Any]) -> list[str]:
-    return [*record["label"], *(label["id"] for label in result["labels"])]
-
-
 def _make_example(
     record: dict[str, Any],
     result: dict[str, Any],
@@ -155,5 +149,5 @@ def _make_example(
         metadata=metadata,
         gold=record["label"],
         predicted=[(label["id"], label["probability"]) for label in result["labels"]],
-        names={one: names[one] for one in _list_labels(record, result) if one in names},
+        names=names,
     )
