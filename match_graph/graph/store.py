@@ -6,7 +6,6 @@ the files, so that memory holds the pages that were touched, which the system ma
 
 import copy
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,8 +33,6 @@ _NODE_DTYPES = {
     "time": torch.int64,
     **dict.fromkeys(MASKS.values(), torch.bool),
 }
-#: Values that are checked at once.
-_PIECE = 2**22
 
 
 class MappedGraph(FeatureStore, GraphStore):
@@ -199,8 +196,7 @@ class MappedGraph(FeatureStore, GraphStore):
         data = HeteroData()
         for name in self.node_types:
             data[name].num_nodes = self.num_nodes(name)
-            added = [key for node_type, key in self._added if node_type == name]
-            for key in dict.fromkeys([*self._nodes[name]["attributes"], *added]):
+            for key in self.list_attributes(name):
                 data[name][key] = self.node_tensor(name, key)
         for edge_type in self.edge_types:
             ptr, store = self.adjacency(edge_type).ptr, data[edge_type]
@@ -208,7 +204,7 @@ class MappedGraph(FeatureStore, GraphStore):
             if self.is_sequence(edge_type):
                 row = store.edge_index[0].long()
                 store.position = (torch.arange(len(row)) - ptr[row]).to(torch.int16)
-            for key in self._edges[edge_type]["attributes"]:
+            for key in self.list_attributes(edge_type):
                 store[key] = self.edge_tensor(edge_type, key)
         return data
 
@@ -255,9 +251,7 @@ class MappedGraph(FeatureStore, GraphStore):
 
     def get_all_tensor_attrs(self) -> list[TensorAttr]:
         """Attributes of all node types."""
-        names = [(name, key) for name, entry in self._nodes.items() for key in entry["attributes"]]
-        added = [name for name in self._added if name[0] in self._nodes]
-        return [TensorAttr(*name) for name in dict.fromkeys([*names, *added])]
+        return [TensorAttr(name, key) for name in self._nodes for key in self.list_attributes(name)]
 
     def _get_edge_index(self, edge_attr: EdgeAttr) -> tuple[Tensor, Tensor] | None:
         if edge_attr.edge_type not in self._edges:
@@ -358,9 +352,7 @@ def _falls(ptr: Tensor) -> bool:
     """Whether offsets fall anywhere; those of a large file are not read."""
     if ptr.nbytes >= LARGE_BYTES:
         return False
-    pieces = math.ceil(ptr.numel() / _PIECE)
-    parts = (ptr[number * _PIECE : (number + 1) * _PIECE + 1] for number in range(pieces))
-    return any(bool((part[1:] < part[:-1]).any()) for part in parts)
+    return bool((ptr[1:] < ptr[:-1]).any())
 
 
 def _leaves(stop: Tensor, ptr: Tensor) -> bool:
