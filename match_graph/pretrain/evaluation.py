@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from match_graph.graph.csr import ragged_arange, sorted_row_ptr
+from match_graph.graph.csr import row_index, select_rows, sorted_row_ptr
 from match_graph.graph.view import Graph, GraphView, view_graph
 from match_graph.typing import CITES, DOCUMENT, MASKS, EdgeType
 
@@ -95,9 +95,8 @@ def rank_pairs(
         true = scores.gather(1, instance[start : start + piece].unsqueeze(1))
         rank[start : start + piece] = 1 + (scores > true).sum(dim=1)
         satisfied[start : start + piece] = (scores <= true - margin).sum(dim=1)
-        lengths = ptr[rows + 1] - ptr[rows]
-        place = torch.repeat_interleave(torch.arange(len(rows), device=rows.device), lengths)
-        scores[place, known[1, ragged_arange(ptr[rows], lengths)]] = -2.0
+        known_ptr, known_target = select_rows(ptr, known[1], rows)
+        scores[row_index(known_ptr), known_target] = -2.0
         filtered[start : start + piece] = 1 + (scores > true).sum(dim=1)
     return rank, filtered, satisfied
 
