@@ -16,7 +16,7 @@ from torch_geometric.sampler import HeteroSamplerOutput
 from match_graph.errors import GraphError
 from match_graph.graph.ego_graphs import EgoGraphs
 from match_graph.graph.labels import Targets
-from match_graph.graph.sampler import EgoSample, EgoSampler
+from match_graph.graph.sampler import EgoSampler
 from match_graph.graph.tokens import EgoBatch, TokenSpace, make_batch
 from match_graph.graph.view import Graph, view_graph
 
@@ -118,7 +118,10 @@ class EgoLoader(NodeLoader):
             sample = self.node_sampler.sample(inputs.node)
         if graph is not None and self.graph_transform is not None:
             graph = self.graph_transform(graph)
-        return replace(self._make_batch(sample), graph=graph)
+        batch = make_batch(sample, self.token_space, self.targets, self._x)
+        texts = self.texts
+        text = None if texts is None else [texts[document] for document in sample.seed.tolist()]
+        return replace(batch, graph=graph, text=text)
 
     def filter_fn(self, out: HeteroSamplerOutput) -> HeteroData:
         """The subgraph of a sampler's output, without the types that PyG adds empty."""
@@ -128,12 +131,6 @@ class EgoLoader(NodeLoader):
             if name not in sampled:  # labels above all
                 del graph[name]
         return graph
-
-    def _make_batch(self, sample: EgoSample) -> EgoBatch:
-        batch = make_batch(sample, self.token_space, self.targets, self._x)
-        if self.texts is None:
-            return batch
-        return replace(batch, text=[self.texts[document] for document in sample.seed.tolist()])
 
 
 class LengthBucketSampler(Sampler[list[int]]):
