@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from match_graph.typing import CONTEXT, LABEL, RESERVED_TYPES, SPLITS
 
@@ -134,13 +135,13 @@ def find_feature_faults(features: Mapping[str, Any], rows: Mapping[str, int]) ->
     return faults
 
 
-def _finite_rows(array: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _finite_rows(array: NDArray[Any]) -> NDArray[np.bool_]:
     """Mask of the rows that are finite as float32, or as float16."""
     with np.errstate(over="ignore"):
         return np.asarray(np.isfinite(as_features(array)).all(axis=1))
 
 
-def as_features(values: Any) -> np.ndarray[Any, np.dtype[Any]]:
+def as_features(values: Any) -> NDArray[Any]:
     """Features as an array: float16 stays, other numbers become float32."""
     array = np.asarray(values)
     return array if array.dtype == np.float16 else array.astype(np.float32, copy=False)

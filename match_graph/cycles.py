@@ -1,14 +1,13 @@
 """Cycles of label hierarchies: found in linear time, and described."""
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from scipy.sparse.csgraph import breadth_first_order, connected_components
-
-Indices: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 _SHOWN_CYCLE = 10  # labels of a cycle that a message names
 
@@ -29,7 +28,7 @@ def find_cycle(hierarchy: pd.DataFrame) -> str | None:
     return describe_cycle([str(names[node]) for node in child[edges]], origin)
 
 
-def find_cycle_edges(child: Indices, parent: Indices, num_nodes: int) -> Indices:
+def find_cycle_edges(child: NDArray[Any], parent: NDArray[Any], num_nodes: int) -> NDArray[Any]:
     """Edge indices of a shortest cycle through some node, in order; empty if acyclic.
 
     Linear in nodes and edges: a node lies on a cycle if its strongly connected component holds

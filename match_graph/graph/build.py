@@ -8,6 +8,7 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import HeteroData
 from torch_geometric.transforms import BaseTransform
@@ -126,7 +127,7 @@ def describe_build(
 
 def number_hierarchy(
     hierarchy: pd.DataFrame, labels: Sequence[str]
-) -> tuple[np.ndarray[Any, np.dtype[np.int32]], int]:
+) -> tuple[NDArray[np.int32], int]:
     """Contracted hierarchy as (label, is_a, label), [2, E], int32, sorted; how many were left out.
 
     Args:

@@ -4,13 +4,11 @@ import math
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-
-Ints: TypeAlias = NDArray[Any]
 
 #: Edges that are read, and sorted, at once; 40 bytes of memory each.
 _BLOCK = 2**23
@@ -21,9 +19,9 @@ _MAX_BUCKETS = 1024
 class Edges(NamedTuple):
     """Targets, sources and places of edges, [E] each."""
 
-    target: Ints
-    source: Ints
-    edge: Ints
+    target: NDArray[Any]
+    source: NDArray[Any]
+    edge: NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ class Reversal:
         """Removes what tasks left."""
         shutil.rmtree(self.work)
 
-    def ptr(self) -> Ints:
+    def ptr(self) -> NDArray[Any]:
         """Offsets of the lists by source, mapped."""
         return np.load(self.folder / "ptr.npy", mmap_mode="r")
 
@@ -193,7 +191,7 @@ def _find_values(path: Path) -> tuple[np.dtype[Any], int]:
     return values.dtype, values.offset
 
 
-def _read(path: Path, start: int, stop: int) -> Ints:
+def _read(path: Path, start: int, stop: int) -> NDArray[Any]:
     """Values of a file from one to another."""
     dtype, offset = _find_values(path)
     return np.fromfile(path, dtype, stop - start, offset=offset + int(start) * dtype.itemsize)
@@ -201,7 +199,7 @@ def _read(path: Path, start: int, stop: int) -> Ints:
 
 def _rank_sources(
     num_sources: int, train: NDArray[np.bool_] | None, time: Path | None
-) -> Ints | None:
+) -> NDArray[Any] | None:
     """Place of each source in the order of the lists; None if they are in it."""
     times = None if time is None else np.load(time)
     keys = [key for key in (times, None if train is None else ~train) if key is not None]
@@ -215,7 +213,7 @@ def _rank_sources(
     return rank
 
 
-def _sort_by_counting(key: Ints, num_keys: int) -> Ints:
+def _sort_by_counting(key: NDArray[Any], num_keys: int) -> NDArray[Any]:
     """Stable order of small numbers, [E]: the transposition of a sparse matrix with E rows."""
     rows = np.arange(len(key) + 1, dtype=np.int32 if len(key) < 2**31 - 1 else np.int64)
     ones = np.ones(len(key), np.float32)
