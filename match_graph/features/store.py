@@ -77,27 +77,23 @@ def open_features(
         ConfigError: The language model cannot be used.
     """
     node_ids = _list_nodes(dataset, node_type)
-    if source.path is None:
-        has_model = source.model is not None
-        embedder = open_embedder(source, root, reporter) if has_model else None
-        columns = choose_columns(node_type, source.column)
-        made_of = _describe_vectors(source, embedder, columns)
-        store = _Store(dataset, node_type, node_ids, made_of, root, reporter)
-        if not store.is_there:
-            texts = list_texts(dataset, node_type, columns)
-            table, vectors = make_text_vectors(source, dataset, node_type, texts, embedder)
-            store.make(table, lambda folder: vectors.save(folder / VECTORS))
-        return store.open()
+    embedder = None if source.model is None else open_embedder(source, root, reporter)
     snapshot = _open_files(source)
-    made_of = _describe_files(source, snapshot)
+    made_of = _describe_source(source, node_type, snapshot, embedder)
     store = _Store(dataset, node_type, node_ids, made_of, root, reporter)
+    if store.is_there:
+        return store.open()
+    if source.path is None:
+        texts = list_texts(dataset, node_type, choose_columns(node_type, source.column))
+        table, vectors = make_text_vectors(source, dataset, node_type, texts, embedder)
+        store.make(table, lambda folder: vectors.save(folder / VECTORS))
+        return store.open()
 
     def complete(folder: Path) -> None:
         snapshot.check_unchanged(snapshot.hashes)
         _share_content(Path(str(source.path)), folder / _X)
 
-    if not store.is_there:
-        store.make(open_table(source), complete)
+    store.make(open_table(source), complete)
     return store.open()
 
 
@@ -127,33 +123,29 @@ def identify_features(
         CorpusError: A file cannot be read.
         ConfigError: There is no such language model.
     """
-    if source.path is None:
-        columns = choose_columns(node_type, source.column)
-        if embedder is None and source.model is not None:
-            embedder = open_embedder(source)
-        made_of = _describe_vectors(source, embedder, columns)
-    else:
-        made_of = _describe_files(source, _open_files(source))
+    if embedder is None and source.model is not None:
+        embedder = open_embedder(source)
+    made_of = _describe_source(source, node_type, _open_files(source), embedder)
     return _compute_digest(data_checksum, node_type, made_of)
-
-
-def _describe_vectors(
-    source: FeatureSource, embedder: TextEmbedder | None, columns: list[str]
-) -> dict[str, Any]:
-    model = {"latent": source.latent} if embedder is None else {"model": embedder.digest}
-    near = {"neighbors": source.neighbors, "earlier": bool(source.earlier)}
-    near["version"] = 4  # raised where the same source gives other vectors
-    return {**model, "columns": columns, **(near if source.neighbors else {})}
 
 
 def _open_files(source: FeatureSource) -> Snapshot:
     return Snapshot(path for path in (source.path, source.ids) if path is not None)
 
 
-def _describe_files(source: FeatureSource, snapshot: Snapshot) -> dict[str, Any]:
-    files = {"path": source.path, "ids": source.ids}
-    named = {name: snapshot.hashes[path] for name, path in files.items() if path is not None}
-    return {**named, "key": source.key}
+def _describe_source(
+    source: FeatureSource, node_type: str, snapshot: Snapshot, embedder: TextEmbedder | None
+) -> dict[str, Any]:
+    """Content of a source, without paths: what features are identified by, as JSON."""
+    if source.path is not None:
+        files = {"path": source.path, "ids": source.ids}
+        named = {name: snapshot.hashes[path] for name, path in files.items() if path is not None}
+        return {**named, "key": source.key}
+    model = {"latent": source.latent} if embedder is None else {"model": embedder.digest}
+    near = {"neighbors": source.neighbors, "earlier": bool(source.earlier)}
+    near["version"] = 4  # raised where the same source gives other vectors
+    columns = choose_columns(node_type, source.column)
+    return {**model, "columns": columns, **(near if source.neighbors else {})}
 
 
 def _compute_digest(data_checksum: str, node_type: str, made_of: dict[str, Any]) -> str:
