@@ -66,8 +66,8 @@ def import_extra(
 
     Args:
         name: Dotted name of the module.
-        what: What needs it, the beginning of the sentence.
-        extra: The extra.
+        what: What needs it, as the beginning of the sentence.
+        extra: Name of the extra.
         error: Class of the error.
 
     Raises:
@@ -151,10 +151,7 @@ def describe_faults(cls: type[BaseModel], error: ValidationError) -> list[str]:
 def _list_faults(
     cls: type[BaseModel], error: ValidationError, prefix: str = "", owner: str = ""
 ) -> Iterator[Fault]:
-    def find_place(fault: ErrorDetails) -> tuple[int | str, ...]:
-        return _find_place(cls, fault["loc"])
-
-    for place, faults in groupby(error.errors(), find_place):
+    for place, faults in groupby(error.errors(), lambda fault: _find_place(cls, fault["loc"])):
         fault, *others = faults
         path = prefix + ".".join(map(str, place))
         if fault["type"] == "extra_forbidden" and place == fault["loc"]:
@@ -192,7 +189,7 @@ def _find_place(cls: type[BaseModel], path: tuple[int | str, ...]) -> tuple[int 
 
 
 def _suggest(cls: type[BaseModel], path: tuple[int | str, ...], prefix: str) -> str:
-    """Suggestion for an unknown setting: the nearest name, or all names."""
+    """Clause on an unknown setting: the nearest name, or all names."""
     section = _find_section(cls, path[:-1])
     names = sorted(section.model_fields) if section is not None else []
     above, last = prefix + "".join(f"{place}." for place in path[:-1]), str(path[-1])
