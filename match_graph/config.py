@@ -17,7 +17,7 @@ FORMAT_VERSION = 1
 _NO_OPTIONS = frozenset(
     {"name", "folder", "root", "transform", "pre_transform", "force_reload", "track"}
 )
-#: The widest layer that a setting can ask for; an estimate of the whole stands in runs.checks.
+#: Maximum layer width; the memory of the whole model is estimated in ``runs.checks``.
 MAX_CHANNELS = 2**16
 #: Settings of ``train`` on how processes share it, and its logger: a resumed run may have others.
 SHARING = ("devices", "num_nodes", "strategy", "shard_embeddings", "logger")
@@ -28,7 +28,7 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Rate = Annotated[float, Field(gt=0, le=1000)]
 Weight = Annotated[float, Field(ge=0, le=10**9)]
-#: Length of a document's metadata beside 1 of its words, in the rows of linear models.
+#: Norm of a document's metadata features in linear models, relative to that of its words.
 MetadataWeight = Annotated[float, Field(gt=0, le=10**6)] | Literal["auto"] | None
 
 
@@ -38,7 +38,7 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
-#: What says where features come from, and what may stand beside it.
+#: Keys that name the source of features, each with the keys that may accompany it.
 _SOURCES = {
     "path": ("key", "ids"),
     "model": ("column", "max_pieces", "neighbors", "earlier"),

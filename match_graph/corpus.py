@@ -1,4 +1,4 @@
-"""Documents, metadata, words, labels and their hierarchy as pandas tables: no torch here."""
+"""Corpora as pandas tables: documents, metadata, words, labels and their hierarchy; no torch."""
 
 import re
 from collections import Counter
@@ -23,32 +23,32 @@ from match_graph.cycles import find_cycle
 from match_graph.errors import CorpusError, list_faults
 from match_graph.typing import DOCUMENT, LABEL, MASKS, RESERVED_TYPES, WORD, Tokenizer
 
-#: What becomes of faulty documents: nothing is built, or they are left out.
+#: Handling of faulty documents: refuse to build, or leave them out.
 Faults: TypeAlias = Literal["refuse", "skip"]
 
 #: Lower-cased words; an inner `+#.-` stays, so that `c++`, `f#`, `node.js` and `x-ray` are words.
 WORD_PATTERN = r"[a-z0-9][a-z0-9+#.-]*[a-z0-9+#]|[a-z0-9]"
 _UNSPACED = r"[\p{Han}\p{Hiragana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
 _BASE = rf"[[\p{{L}}\p{{N}}]--{_UNSPACED}]"
-#: The same of every script, for the package `regex`. Where words are written without blanks each
-#: sign is one, with its marks, as Unicode breaks words without a dictionary (UAX #29).
+#: The same for every script, for the package `regex`. In scripts without blanks between words each
+#: character with its marks is a word, as in Unicode's segmentation without a dictionary (UAX #29).
 UNICODE_PATTERN = (
     rf"(?V1){_BASE}(?:[{_BASE}\p{{M}}+#.\-]*[{_BASE}\p{{M}}+#])?"
     rf"|[[\p{{L}}\p{{N}}]&&{_UNSPACED}]\p{{M}}*"
 )
-#: More marks in a row than any language has, the limit of UAX #15; those of halfwidth Katakana are
-#: letters before NFKC. They are sorted by it, which takes the square of their number.
+#: More combining marks in a row than any language has (the limit of UAX #15): NFKC sorts a run of
+#: marks in quadratic time. Voicing marks of halfwidth Katakana are letters before NFKC.
 _MANY_MARKS = r"([\p{M}\uff9e\uff9f]{30})[\p{M}\uff9e\uff9f]+"
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
-#: Share of the labels from which those that the hierarchy lacks are told, where they are several.
+#: Share of the labels from which those missing from the hierarchy give a warning, if several are.
 #: Real hierarchies lack a few, of an older version or scheme: 3.4 % of the labels of bio.tools.
 _MANY_MISSING = 0.05
 _SHOWN_LABELS = 3
-#: Share of the documents from which those are told that have a text but no word, if several have.
+#: Share of the documents from which texts without a word give a warning, if there are several.
 _MANY_WORDLESS = 0.05
-#: Share of the characters from which letters that no word can have are told: some 2 % of German.
+#: Share of the characters above which letters beyond ASCII give a warning: German has some 2 %.
 _MANY_FOREIGN = 0.01
 _find_foreign = re.compile(r"[^\W\d_a-zA-Z]+").findall
 

@@ -165,7 +165,7 @@ class CorpusBuilder:
     def documents(self, rows: Iterable[T]) -> Iterator[T]:
         """Rows of documents, until there are too many faults.
 
-        While one is held, faults belong to documents, which may be left out.
+        Faults noted during the iteration belong to documents, which may be left out.
         """
         self._in_documents = True
         try:
@@ -245,7 +245,7 @@ class CorpusBuilder:
         lists: Mapping[str, tuple[Sequence[str], Array, Array]],
         place: str,
     ) -> None:
-        """Adds documents whose lists are arrays, as a source gives them that makes no mistakes.
+        """Adds many documents whose lists are arrays, without checks.
 
         Args:
             documents: Ids that no other document has, [D].
@@ -266,7 +266,7 @@ class CorpusBuilder:
             self.types[name].extend(*given)
 
     def set_name(self, node_type: str, instance: str, name: str) -> None:
-        """Names an instance of a type for people; one that no document has is passed over."""
+        """Sets the display name of an instance; ignored for one without documents."""
         if self.is_part or instance in self.types[node_type].code:
             self.names.setdefault(node_type, {})[instance] = name
 
@@ -298,7 +298,7 @@ class CorpusBuilder:
             self.faults.append(fault.text)
 
     def replay(self, faults: Iterable[Fault]) -> None:
-        """Notes the faults of a part behind those of the parts before it, if it is to be read."""
+        """Notes the faults of a part after those of earlier parts, as one reading would stop."""
         row = -1
         for fault in faults:
             if self.is_hopeless and fault.row != row:

@@ -1,4 +1,4 @@
-"""Faults of a corpus's tables, a sentence each."""
+"""Checks of a corpus's tables; each fault is a sentence."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from match_graph.typing import CONTEXT, LABEL, RESERVED_TYPES, SPLITS
 
-#: Keys of a document in the MATCH format that are no metadata.
+#: Keys of a document in the MATCH format that are not metadata.
 RECORD_KEYS = frozenset({"paper", "text"})
 NO_TRAINING = "the training split must hold a document, found none."
 #: Columns of an edge's ends; all others are its attributes.

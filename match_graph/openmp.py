@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-#: Turns of a waiting thread's loop before it sleeps: libgomp's own number where there are more
-#: threads than processors. Its default of 300,000 holds processors that other processes need, and
-#: whom a barrier waits for cannot run; 0 costs a third of the rate where nothing runs beside.
+#: Spins of a waiting thread before it sleeps: libgomp's own number when threads outnumber
+#: processors. Its default of 300,000 keeps processors from other processes, and from the threads
+#: that a barrier waits for; 0 costs a third of the throughput on an otherwise idle machine.
 SPIN_COUNT = 1000
-#: Whoever has set one of these has decided how threads wait.
+#: Variables by which a user sets how threads wait; if one is set, nothing is changed.
 _DECIDED = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "KMP_BLOCKTIME", "KMP_LIBRARY")
 
 
@@ -59,10 +59,10 @@ def limit_threads(number: int) -> Iterator[None]:
 
 @contextmanager
 def open_threads(most: int) -> Iterator[ThreadPoolExecutor]:
-    """Opens a pool of as many threads as torch has, each of which computes with one of them.
+    """Pool of as many threads as torch uses, each of which runs operations on one thread.
 
     Args:
-        most: Threads of the pool at most; a pool of 1 computes with all of torch's.
+        most: Maximum number of threads; with 1, operations use as many threads as torch does.
     """
     import torch
 
@@ -73,7 +73,7 @@ def open_threads(most: int) -> Iterator[ThreadPoolExecutor]:
         initializer=torch.set_num_threads,
         initargs=(1 if most > 1 else number,),
     )
-    with limit_threads(number):  # restores that of matrix products, which the pool sets for all
+    with limit_threads(number):  # restores those of matrix products, which the pool sets for all
         try:
             yield pool
         finally:

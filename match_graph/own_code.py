@@ -1,7 +1,7 @@
-"""Classes of a user's own by name: ``module:Class``, or ``file.py:Class``.
+"""User-defined classes by name: ``module:Class``, or ``file.py:Class``.
 
-Importing is running code, so it happens only by request: who takes a name from a file asks the
-caller first (`check_code`).
+Importing runs code, so it happens only on request: a name that a file gives is imported only if the
+caller gives it too (`check_code`).
 """
 
 import ast
@@ -21,7 +21,7 @@ from match_graph.io.source import hash_file, is_there, resolve_path
 
 T = TypeVar("T")
 
-#: Settings that name code, a class of the package's or one's own, by their section "model".
+#: Settings of the section "model" that name a class, registered or user-defined.
 CODE = ("encoder", "head")
 
 _PACKAGE = __name__.partition(".")[0]
@@ -52,7 +52,7 @@ def shorten_code(name: str) -> str:
 def check_code(
     names: Iterable[tuple[str, object]], allowed: Collection[object], where: str, flag: str
 ) -> None:
-    """Checks that the caller has named every class of a user's own that a file names.
+    """Checks that every user-defined class that a file names is named by the caller too.
 
     A file alone cannot make this process import code.
 
@@ -89,9 +89,9 @@ def name_code(content: Mapping[str, Any]) -> dict[str, Any]:
 def hash_code(cls: type, base: type) -> str:
     """SHA-256 of the source files of a class and its parents up to a base, one after the other.
 
-    The files of its project that these import follow: modules of the same package, or beside it.
-    Of a class without a file, as in a notebook, the cells of its methods are hashed where Python
-    has their source; the package's own classes have none.
+    Files of the same project that these import are included: modules of the same package, or
+    beside it. For a class without a file, as in a notebook, the cells of its methods are hashed
+    where Python has their source. Classes of match-graph itself are left out.
     """
     own = [
         one
@@ -175,7 +175,7 @@ def find_class(
             if not _is_of(error.name, place):
                 raise _describe_failure(name, kind, error) from error
             raise _describe_missing(name, kind, error) from error
-        except (Exception, SystemExit) as error:  # whatever the code of others raises
+        except (Exception, SystemExit) as error:  # whatever user code raises
             if not place or place.startswith("."):
                 cause = f" ({error})"
             else:
@@ -206,7 +206,7 @@ def _import_module(name: str) -> ModuleType:
 
 
 def _import_file(place: str) -> ModuleType:
-    """The module of a file; that of the script which runs, where it is that."""
+    """The module of a file; ``__main__`` if the file is the running script."""
     path = resolve_path(place)
     if not is_there(path):
         raise ModuleNotFoundError(f"there is no file '{path}'", name=place)

@@ -1,4 +1,4 @@
-"""Settings in words: keys, types, defaults, meanings."""
+"""Descriptions of settings: keys, types, defaults, meanings."""
 
 import types
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class Setting:
         type: Type in words, with its bounds.
         default: Default as YAML.
         meaning: Description.
-        choices: Values that it can have, where they are listed.
+        choices: Allowed values of a ``Literal``; empty for other types.
     """
 
     key: str
@@ -40,7 +40,7 @@ class Setting:
 
 
 def list_settings(schema: type[BaseModel], prefix: str = "") -> list[Setting]:
-    """All keys of a schema, those of its sections among them."""
+    """All keys of a schema and of its sections."""
     return [_describe_setting(key, field) for key, field in list_fields(schema, prefix)]
 
 
@@ -59,7 +59,7 @@ def _describe_setting(key: str, field: FieldInfo) -> Setting:
 
 
 def _describe_type(annotation: Any) -> str:
-    """A type in words: the values of a choice, "or null" for what may be left open."""
+    """A type in words: the values of a ``Literal``, "or null" for an optional value."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _describe_type(inner[0])
