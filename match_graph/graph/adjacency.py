@@ -1,4 +1,4 @@
-"""Neighbour lists, in memory or mapped, and the part of them that may be sampled."""
+"""Neighbour lists (CSR), in memory or memory-mapped, and their reachable part."""
 
 from dataclasses import dataclass
 
@@ -23,9 +23,9 @@ class Adjacency:
         node: Packed neighbours, [E], int32 or int64.
         edge: Index into ``edge_index`` of each neighbour's edge, [E], dtype of ``node``; None if
             the packed order is that of ``edge_index``.
-        stop: End of the neighbours of training in each list, which are the first ones; both parts
-            are sorted by the neighbours' time where they have one. [num_nodes], int64; None where
-            the lists are not sorted so.
+        stop: End of each list's training neighbours, which come first; both parts are sorted by
+            time where the neighbours have one. [num_nodes], int64; None where the lists are not
+            sorted so.
     """
 
     edge_type: EdgeType
@@ -69,14 +69,14 @@ class Adjacency:
         train: Tensor | None,
         time: Tensor | None,
     ) -> "Adjacency":
-        """Lists by target in the order of a build's: training first, earlier first, ascending.
+        """Lists by target in the order of a built graph: training first, then by time, by index.
 
         Args:
             edge_type: Edge type as it stands in the graph.
             edge_index: Edges in any order, [2, E].
             num_targets: Number of nodes that have lists.
-            train: Mask of the sources that are of training, bool; None counts all as such.
-            time: Time of each source; None has none.
+            train: Mask of the training sources, bool; None takes all as such.
+            time: Time of each source; None if they have none.
         """
         row, col = edge_index
         keys = [row] if time is None else [row, time[row.long()]]
@@ -100,7 +100,7 @@ class Adjacency:
         return self.edge_type[0] if self.backwards else self.edge_type[2]
 
     def bounds(self, node: Tensor) -> tuple[Tensor, Tensor]:
-        """First and last place of the lists of nodes [R], int64; past the graph they are empty."""
+        """Start and end of the lists of nodes [R], int64; empty lists for nodes past the graph."""
         last = self.ptr.numel() - 1
         if not last:
             return torch.zeros_like(node), torch.zeros_like(node)
@@ -109,7 +109,7 @@ class Adjacency:
         return start, torch.where(node < last, self.ptr[known + 1], start)
 
     def degree(self, node: Tensor) -> Tensor:
-        """How many neighbours nodes [R] have, int64; nodes past the graph have none."""
+        """Number of neighbours of nodes [R], int64; 0 for nodes past the graph."""
         start, end = self.bounds(node)
         return end - start
 
@@ -138,18 +138,17 @@ def narrow(index: Tensor | None) -> Tensor | None:
 
 
 @dataclass(frozen=True)
-class Reach:
-    """Neighbour lists, less the neighbours that must not be reached.
+class ReachableLists:
+    """Neighbour lists restricted to reachable neighbours, by a mask and by time.
 
-    Lists that are sorted by training and time are cut by search, at a cost that does not depend on
-    their lengths; others (forward ones, which are short, and those of a mask that is not of
-    training) are looked through.
+    In lists that are sorted by training and time the reachable part is found by binary search;
+    others (forward lists, which are short, and those under any other mask) are scanned.
 
     Args:
-        lists: Neighbour lists; nothing of them is copied.
-        mask: Mask of the neighbours that may be reached, [num_targets], bool; None for all.
-        is_training: Whether the mask is that by which the lists are sorted.
-        time: Time of each neighbour, [num_targets]; None where none is asked for.
+        lists: Neighbour lists, not copied.
+        mask: Mask of the reachable neighbours, [num_targets], bool; None for all.
+        is_training: Whether the mask is the training mask by which the lists are sorted.
+        time: Time of each neighbour, [num_targets]; None without time limits.
     """
 
     lists: Adjacency
@@ -157,42 +156,44 @@ class Reach:
     is_training: bool = False
     time: Tensor | None = None
 
-    def cut(self, node: Tensor, limit: Tensor | None) -> "Cut":
-        """Neighbours of some nodes that may be sampled.
+    def find_candidates(self, node: Tensor, limit: Tensor | None) -> "Candidates":
+        """Reachable neighbours of some nodes.
 
         Args:
             node: Nodes, [R], int64.
-            limit: Latest time of the neighbours of each, [R]; None for any.
+            limit: Latest time of each node's neighbours, [R]; None for any.
         """
         start, end = self.lists.bounds(node)
         limit = None if self.time is None else limit
         if self.mask is None and limit is None:
-            return Cut(self.lists, start, end - start)
+            return Candidates(self.lists, start, end - start)
         if self.lists.stop is None or (self.mask is not None and not self.is_training):
-            return self._look_through(start, end, limit)
+            return self._scan(start, end, limit)
         stop = self.lists.stop[node.clamp(max=max(self.lists.stop.numel() - 1, 0))]
-        stop = torch.minimum(stop, end)  # of nodes past the graph nothing
+        stop = torch.minimum(stop, end)  # empty for nodes past the graph
         if limit is None:
-            return Cut(self.lists, start, stop - start)
+            return Candidates(self.lists, start, stop - start)
         first = self._search(start, stop, limit) - start
         if self.mask is not None:
-            return Cut(self.lists, start, first)
-        return Cut(self.lists, start, first + self._search(stop, end, limit) - stop, first, stop)
+            return Candidates(self.lists, start, first)
+        return Candidates(
+            self.lists, start, first + self._search(stop, end, limit) - stop, first, stop
+        )
 
     def _search(self, start: Tensor, end: Tensor, limit: Tensor) -> Tensor:
-        """The first place of each part of a list that is later than its limit, [R]."""
+        """The first place in each part of a list whose time is later than its limit, [R]."""
         assert self.time is not None
         low, high = start, end
         for _ in range(int((end - start).max()).bit_length() if start.numel() else 0):
             middle = (low + high) // 2
             is_open = low < high
-            place = torch.where(is_open, middle, 0)  # a place that is there
+            place = torch.where(is_open, middle, 0)  # a valid place
             early = self.time[self.lists.node[place].long()] <= limit
             low = torch.where(is_open & early, middle + 1, low)
             high = torch.where(is_open & ~early, middle, high)
         return low
 
-    def _look_through(self, start: Tensor, end: Tensor, limit: Tensor | None) -> "Cut":
+    def _scan(self, start: Tensor, end: Tensor, limit: Tensor | None) -> "Candidates":
         place = ragged_arange(start, end - start)
         row = row_index(make_ptr(end - start))
         node = self.lists.node[place].long()
@@ -203,20 +204,20 @@ class Reach:
             order = lexsort([time, row])
             place, row, kept = place[order], row[order], kept[order]
         count = torch.bincount(row[kept], minlength=start.numel())
-        return Cut(self.lists, make_ptr(count)[:-1], count, places=place[kept])
+        return Candidates(self.lists, make_ptr(count)[:-1], count, places=place[kept])
 
 
 @dataclass(frozen=True)
-class Cut:
-    """Neighbours in R lists that may be sampled.
+class Candidates:
+    """Reachable neighbours in R lists: a range of each list, two ranges, or listed places.
 
     Args:
         lists: Neighbour lists.
-        start: Place of the first neighbour of each list, or its index in ``places``, [R], int64.
-        degree: Number of neighbours of each list that may be sampled, [R], int64.
-        first: Number of neighbours that lie from ``start`` on where the others lie elsewhere, [R].
-        other: Place of the first of the others, [R].
-        places: Places of all that may be sampled, packed, int64; None where they lie side by side.
+        start: Place of the first candidate of each list, or its index in ``places``, [R], int64.
+        degree: Number of candidates of each list, [R], int64.
+        first: Number of candidates in the first of two ranges, [R]; None for one range.
+        other: Place at which the second range begins, [R].
+        places: Places of all candidates, packed, int64; None where they are ranges.
     """
 
     lists: Adjacency
@@ -227,7 +228,7 @@ class Cut:
     places: Tensor | None = None
 
     def take(self, row: Tensor, offset: Tensor) -> tuple[Tensor, Tensor]:
-        """Neighbours and edges at offsets [N] among what may be sampled of lists [N], int64."""
+        """Neighbours and edges at offsets [N] among the candidates of lists [N], int64."""
         place = self.start[row] + offset
         if self.first is not None and self.other is not None:
             beyond = offset - self.first[row]
@@ -277,7 +278,7 @@ def check_times(
 
 
 def _find_order(edge_type: EdgeType, row: Tensor, position: Tensor | None) -> Tensor | None:
-    """Edges by source, then by position if they have one, [E]; None where they are so already.
+    """Order of edges by source, then position if they have one, [E]; None if already sorted.
 
     Raises:
         GraphError: There is not one position for each edge.

@@ -11,7 +11,7 @@ from torch_geometric.data import HeteroData
 from torch_geometric.sampler import HeteroSamplerOutput, NodeSamplerInput
 
 from match_graph.errors import GraphError
-from match_graph.graph.adjacency import Cut, Reach, check_times
+from match_graph.graph.adjacency import Candidates, ReachableLists, check_times
 from match_graph.graph.csr import check_rows, make_ptr, row_index
 from match_graph.graph.hashing import hash_keys, hash_type, sample_subsets
 from match_graph.graph.sampler import EpochSampler
@@ -21,7 +21,7 @@ from match_graph.typing import DOCUMENT, LABEL, MASKS, EdgeType, reverse_edge
 
 @dataclass(frozen=True)
 class Neighborhood:
-    """The neighbourhoods of B seeds, one component each: what two seeds reach is there twice.
+    """The neighbourhoods of B seeds, one component each: a node that two seeds reach occurs twice.
 
     Args:
         node: Node indices in the graph, per node type, in the order of discovery, so that
@@ -43,28 +43,28 @@ class Neighborhood:
 class NeighborhoodSampler(EpochSampler):
     """Samples neighbourhoods of several hops; vectorised, O(fan-out) per sample.
 
-    A node is followed once, by the fan-outs of the hop after the one that found it. Of each edge
-    type that starts or, reversed, ends at it, that many edges are sampled without repetition, each
-    with the same chance, at a cost that does not depend on how many it has. The edges of the
-    result keep the direction of the graph, whichever way they were followed.
+    A node is expanded once, with the fan-outs of the hop after the one that reached it. For each
+    edge type from it, or reversed to it, that many edges are sampled uniformly without replacement,
+    at a cost that does not depend on its degree. The edges of the result keep the direction of the
+    graph, whichever way they were followed.
 
-    Every seed has a component of its own. So its state cannot depend on the other seeds of a
-    batch, whatever layers an encoder has and although it adds reverse edges. Samples are hashes of
-    (seed, node, edge type), and of epoch and seed document where they are random, so that they
-    depend on no other sample. Where they are not random the first hop leaves the node out: a
-    document samples the same in the graph and as a new one, and lists of the same length give the
-    same places to all documents.
+    Every seed has a component of its own, so that its state cannot depend on the other seeds of a
+    batch, even if an encoder adds reverse edges. Samples are hashes of (seed, node, edge type), and
+    of epoch and seed document where they are random, so that they depend on no other sample. If
+    they are not random, the hash of the first hop leaves the node out: a document then samples the
+    same in the graph and as a new one, and from lists of one length all documents take the same
+    places.
 
-    A seed that is ``reachable``, as training documents are, may be drawn at a later hop of its own
-    component, where it adds nothing: others reach a few more documents by the same fan-outs.
+    A seed that is ``reachable``, as training documents are, may be sampled at a later hop of its
+    own component, where it adds nothing: other seeds reach a few more documents by the same
+    fan-outs.
 
     No edge that touches a ``label`` node is ever sampled. Nodes of the seeds' type are reached only
-    where ``reachable``, by any kind of edge, and where a sample is up to a time, only those whose
-    ``time`` is not later than that of the component's seed, on any hop.
+    if ``reachable``, by any edge type; in a sample up to a time, on any hop, only if their ``time``
+    is not later than that of the component's seed.
 
-    pyg-lib is not used where it is installed: its samples come from one global generator, so that a
-    document's neighbourhood would depend on its batch, and it cannot leave out the nodes that must
-    not be reached.
+    pyg-lib is not used, even if installed: it samples from one global generator, so that a
+    document's neighbourhood would depend on its batch, and it cannot leave out unreachable nodes.
 
     Args:
         data: A graph, in memory or in files, which are read in place; plain PyPI packages are
@@ -127,12 +127,12 @@ class NeighborhoodSampler(EpochSampler):
 
         Args:
             data: Graph of the seeds, with the edges that start at them, and those that end at them
-                as reverse edge types. The other ends are numbered as in the graph; numbers past it
-                are nodes of which nothing is known.
+                as reverse edge types. The other ends are numbered as in the graph; larger numbers
+                are unknown nodes.
 
         Returns:
-            It samples around the seeds of ``data``, which its samples number from the end of the
-            graph's nodes on, and their edges are negative.
+            It samples around the seeds of ``data``. In its samples they are numbered after the
+            graph's nodes, and their edges have negative indices.
         """
         other = copy.copy(self)
         other._seed_lists = self._adopt_lists(view_graph(data))
@@ -151,8 +151,7 @@ class NeighborhoodSampler(EpochSampler):
         Args:
             seed: Seeds, [B], int64.
             time: Latest time of the nodes of their type that each may reach, [B], as in the
-                graph's ``time``; None for any. A sample depends on it, also where nothing is left
-                out.
+                graph's ``time``; None for any. A sample depends on it even if it excludes no node.
 
         Raises:
             GraphError: A seed is none of the graph's, the graph has no ``time``, or ``time`` is not
@@ -208,21 +207,22 @@ class NeighborhoodSampler(EpochSampler):
         steps: list[_Step] = []
         sizes, keys = [], []
         epoch = self.epoch + 1 if self.random else 0
-        for edge_type, reach in (self._lists if hop else self._seed_lists).items():
+        for edge_type, reachable in (self._lists if hop else self._seed_lists).items():
             fanout = self.fanouts[edge_type][hop] if hop < len(self.fanouts[edge_type]) else 0
-            nodes = visited[reach.lists.source]
+            nodes = visited[reachable.lists.source]
             node, root = nodes.node[nodes.first_new :], nodes.root[nodes.first_new :]
             if not fanout or not node.numel():
                 continue
-            # not by its number, so that a document samples the same in the graph and adopted
+            # without its index, so that a document samples the same in the graph and adopted
             name = node if hop else torch.zeros_like(node)
             owner = seed[root] if self.random else 0
             keys.append(hash_keys(self.seed, epoch, hash_type(edge_type), owner, name))
             node = node if hop else node - self._first_seed
-            cut = reach.cut(node, None if limit is None else limit[root])
-            sizes.append(cut.degree)
-            count = cut.degree if fanout < 0 else cut.degree.clamp(max=fanout)
-            steps.append(_Step(cut, root, nodes.first_new, count))
+            latest = None if limit is None else limit[root]
+            candidates = reachable.find_candidates(node, latest)
+            sizes.append(candidates.degree)
+            count = candidates.degree if fanout < 0 else candidates.degree.clamp(max=fanout)
+            steps.append(_Step(candidates, root, nodes.first_new, count))
         if not steps:
             return []
         counts = torch.cat([step.count for step in steps])
@@ -234,30 +234,32 @@ class NeighborhoodSampler(EpochSampler):
                 step.edge = -1 - 2 * step.edge - int(step.lists.backwards)  # unlike the graph's
         return steps
 
-    def _make_lists(self, graph: GraphView) -> dict[EdgeType, Reach]:
-        """What is reached by the edge types that are sampled."""
+    def _make_lists(self, graph: GraphView) -> dict[EdgeType, ReachableLists]:
+        """Reachable neighbours by sampled edge type."""
         forward = {reverse_edge(edge_type): edge_type for edge_type in self.edge_types}
-        reaches = {}
+        found = {}
         for edge_type in self.fanouts:
             backwards = edge_type not in self.edge_types
             name = forward[edge_type] if backwards else edge_type
             lists = graph.adjacency(name, backwards)
-            reaches[edge_type] = Reach(lists)
+            found[edge_type] = ReachableLists(lists)
             if lists.target == self.seed_type:
-                reaches[edge_type] = Reach(lists, self._reachable, self._is_training, self._time)
-        return reaches
+                found[edge_type] = ReachableLists(
+                    lists, self._reachable, self._is_training, self._time
+                )
+        return found
 
-    def _adopt_lists(self, graph: GraphView) -> dict[EdgeType, Reach]:
-        """What is reached from adopted seeds, by the edge types that they have."""
-        reaches = {}
+    def _adopt_lists(self, graph: GraphView) -> dict[EdgeType, ReachableLists]:
+        """Reachable neighbours of adopted seeds, by those edge types that they have."""
+        found = {}
         for edge_type, known in self._lists.items():
             if edge_type not in graph.edge_types:
                 continue
             name, backwards = known.lists.edge_type, known.lists.backwards
-            lists = graph.adjacency(edge_type)  # in no order that is known
+            lists = graph.adjacency(edge_type)  # not sorted by training and time
             lists = replace(lists, edge_type=name, backwards=backwards, stop=None)
-            reaches[edge_type] = replace(known, lists=lists)
-        return reaches
+            found[edge_type] = replace(known, lists=lists)
+        return found
 
 
 class _Visited:
@@ -291,21 +293,23 @@ class _Step:
     """Edges of one type that one hop samples around R nodes, ``count`` each, E in all.
 
     Args:
-        cut: What may be sampled of the nodes' lists.
+        candidates: Reachable neighbours of the nodes.
         root: Component of each node, [R]; of each edge, [E], after `take`.
         first_source: Index of the first node among the found nodes; the others follow.
         count: Number of edges to sample around each node, [R].
     """
 
-    def __init__(self, cut: Cut, root: Tensor, first_source: int, count: Tensor) -> None:
-        self.cut, self.lists, self.root, self.count = cut, cut.lists, root, count
-        self.first_source = first_source
+    def __init__(
+        self, candidates: Candidates, root: Tensor, first_source: int, count: Tensor
+    ) -> None:
+        self.candidates, self.lists = candidates, candidates.lists
+        self.root, self.count, self.first_source = root, count, first_source
         self.node = self.edge = self.source_place = self.target_place = root  # until taken
 
     def take(self, offset: Tensor) -> None:
         """Looks up the neighbours at packed places [E] of the lists."""
         row = row_index(make_ptr(self.count))
-        self.node, self.edge = self.cut.take(row, offset)
+        self.node, self.edge = self.candidates.take(row, offset)
         self.root, self.source_place = self.root[row], self.first_source + row
 
     @property

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from match_graph.errors import GraphError
-from match_graph.graph.adjacency import Adjacency, Reach
+from match_graph.graph.adjacency import Adjacency, ReachableLists
 
 KIND = ("document", "has", "author")
 edges_of = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6)), max_size=20)
@@ -102,7 +102,7 @@ def test_Adjacency_by_training_sorts_training_time_source(
     times,
     st.none() | st.lists(st.integers(-1, 3), min_size=9, max_size=9),
 )
-def test_Reach_cut_holds_what_may_be_reached(
+def test_ReachableLists_find_candidates_equals_a_loop(
     backwards: bool,
     pairs: list[tuple[int, int]],
     mask: list[bool] | None,
@@ -119,12 +119,15 @@ def test_Reach_cut_holds_what_may_be_reached(
     else:
         is_training = False
         lists = Adjacency.from_edges(KIND, edge_index, 7)
-    reach = Reach(lists, reachable, is_training and mask is not None, torch.tensor(time))
+    restricted = ReachableLists(
+        lists, reachable, is_training and mask is not None, torch.tensor(time)
+    )
     nodes = torch.arange(9)  # two past the graph
-    cut = reach.cut(nodes, None if limit is None else torch.tensor(limit))
-    row = torch.repeat_interleave(nodes, cut.degree)
-    offset = torch.cat([torch.arange(count) for count in cut.degree.tolist()])
-    found, edge = cut.take(row, offset)
+    latest = None if limit is None else torch.tensor(limit)
+    candidates = restricted.find_candidates(nodes, latest)
+    row = torch.repeat_interleave(nodes, candidates.degree)
+    offset = torch.cat([torch.arange(count) for count in candidates.degree.tolist()])
+    found, edge = candidates.take(row, offset)
     expected = []
     for number, pair in enumerate(pairs):
         source, target = reversed(pair) if backwards else pair
@@ -135,21 +138,23 @@ def test_Reach_cut_holds_what_may_be_reached(
 
 
 @pytest.mark.parametrize("limit", [None, 9])
-def test_Reach_cut_finds_nothing_past_the_graph(limit: int | None) -> None:
+def test_ReachableLists_have_nothing_past_the_graph(limit: int | None) -> None:
     """Nodes that the graph lacks do not get the neighbours of its last node."""
     edge_index, train = torch.tensor([[0, 1, 2], [1, 1, 1]]), torch.tensor([True, True, False])
     time = None if limit is None else torch.tensor([3, 1, 2])
     lists = Adjacency.by_training(KIND, edge_index, 2, train, time)
     for mask in (train, None) if limit else (train,):
-        reach = Reach(lists, mask, mask is not None, time)
-        cut = reach.cut(torch.tensor([1, 2, 5]), None if limit is None else torch.full((3,), limit))
-        assert cut.degree.tolist() == [3 if mask is None else 2, 0, 0]
+        restricted = ReachableLists(lists, mask, mask is not None, time)
+        latest = None if limit is None else torch.full((3,), limit)
+        candidates = restricted.find_candidates(torch.tensor([1, 2, 5]), latest)
+        assert candidates.degree.tolist() == [3 if mask is None else 2, 0, 0]
 
 
-def test_Reach_cut_sorts_forward_lists_by_time() -> None:
+def test_ReachableLists_sort_forward_lists_by_time() -> None:
     lists = Adjacency.from_edges(KIND, torch.tensor([[0, 0, 0], [0, 1, 2]]), 1)
-    cut = Reach(lists, time=torch.tensor([3, 1, 2])).cut(torch.tensor([0]), torch.tensor([9]))
-    found, edge = cut.take(torch.zeros(3, dtype=torch.int64), torch.arange(3))
+    restricted = ReachableLists(lists, time=torch.tensor([3, 1, 2]))
+    candidates = restricted.find_candidates(torch.tensor([0]), torch.tensor([9]))
+    found, edge = candidates.take(torch.zeros(3, dtype=torch.int64), torch.arange(3))
     assert found.tolist() == edge.tolist() == [1, 2, 0]
 
 
