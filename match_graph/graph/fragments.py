@@ -1,15 +1,15 @@
-"""A part of a corpus as a folder: what one partition of a source gives.
+"""Fragments: the documents of one partition of a source, as a folder.
 
-A fragment knows nothing of others. Its strings are numbered by a dictionary of its own, ascending;
-`merge` numbers them anew. The files::
+Fragments are independent of each other. Each indexes its strings by a sorted dictionary of its own;
+`merge` maps them to node indices. The files::
 
-    fragment.json       partition, notes, warnings, faults, hierarchy edges, what the reader noted
+    fragment.json       partition, notes, warnings, faults, hierarchy edges, notes of the reader
     documents.parquet   id, split, text, time (null where unknown), in reading order
     document.arrow      the ids again, ascending, each with its row and place
     TYPE.arrow          the strings of a type, ascending, each with its training count
-    TYPE.npy            their numbers, packed by document, int32
-    TYPE.lengths.npy    how many each document has, int32
-    TYPE.names.arrow    strings with a name or a depth, ascending; where there are such
+    TYPE.npy            dictionary indices, packed by document, int32
+    TYPE.lengths.npy    number of strings of each document, int32
+    TYPE.names.arrow    strings with a name or a depth, ascending; left out if there are none
 """
 
 import json
@@ -67,7 +67,7 @@ class Fragment:
         return map_arrow(path) if path.is_file() else None
 
     def codes(self, node_type: str) -> Array:
-        """Numbers of the strings, packed by document, [E], int32."""
+        """Dictionary indices of the strings, packed by document, [E], int32."""
         return np.load(self.folder / f"{node_type}.npy", mmap_mode="r")
 
     def lengths(self, node_type: str) -> Array:
@@ -81,12 +81,12 @@ class Fragment:
 
 
 def write_fragment(folder: Path, builder: CorpusBuilder, partition: Mapping[str, Any]) -> None:
-    """Writes what a builder holds as a fragment, atomically.
+    """Writes the content of a builder as a fragment, atomically.
 
     Args:
         folder: Final path of the fragment.
         builder: Builder of the documents of one partition.
-        partition: What tells the partition from others; JSON values.
+        partition: Identity of the partition, as JSON values.
     """
     documents = pa.table(
         {name: pa.array(values, pa.large_string()) for name, values in builder.columns.items()}
@@ -140,7 +140,7 @@ def _write_documents(folder: Path, documents: pa.Table, places: pa.Array) -> Non
 def save_strings(
     folder: Path, name: str, ids: pa.Array, codes: Array, lengths: Array, in_train: Array
 ) -> None:
-    """Writes the dictionary of a type, ascending, and the numbers by it.
+    """Writes the sorted dictionary of a type, and the indices into it.
 
     Args:
         folder: Folder of the fragment.

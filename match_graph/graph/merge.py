@@ -1,8 +1,8 @@
 """Fragments -> the arrays and tables of a built graph, the same as `build_graph` makes.
 
-What is done for each fragment, and for each range of strings, are tasks that may run anywhere; what
-is written at the end is written here, block by block. No array or table is held whole but those of
-the labels.
+Work on each fragment, and on each range of strings, is split into tasks that may run in other
+processes; this process writes the final arrays block by block. Only the labels' arrays and table
+are held in memory as a whole.
 """
 
 import os
@@ -34,7 +34,7 @@ from match_graph.typing import DOCUMENT, IS_A, LABEL
 
 @dataclass(frozen=True)
 class Merged:
-    """What the build folder says besides arrays and tables.
+    """Metadata of a build besides its arrays and tables.
 
     Args:
         notes: Counts of what was dropped or contracted.
@@ -50,12 +50,12 @@ class Merged:
 def gather(
     fragments: Sequence[Fragment], total: CorpusBuilder, work: Path, run: Run
 ) -> list[Fragment]:
-    """Gathers what fragments noted, and leaves out the documents that earlier fragments have.
+    """Gathers the notes of fragments, and drops documents whose id an earlier one has.
 
     Args:
         fragments: Fragments in reading order.
-        total: Builder that takes notes, faults, warnings, hierarchy edges and what readers noted.
-        work: Folder for fragments without such documents, and for what is sorted.
+        total: Builder that takes notes, faults, warnings, hierarchy edges and notes of readers.
+        work: Folder for fragments without such documents, and for sorted strings.
         run: Runs tasks.
 
     Returns:
@@ -85,7 +85,7 @@ def gather(
 def _find_all_repeated(
     fragments: Sequence[Fragment], total: CorpusBuilder, work: Path, run: Run
 ) -> dict[int, dict[int, tuple[int, int]]]:
-    """By fragment the rows whose id an earlier document has, each with its fragment and row."""
+    """Repeated documents: by fragment and row, the fragment and row where the id was first."""
     repeated: dict[int, dict[int, tuple[int, int]]] = {}
     ranges = _cut_documents(fragments, total.fields, work)[0]
     for found in run(find_repeated, ranges):
@@ -97,7 +97,7 @@ def _find_all_repeated(
 def _cut_documents(
     fragments: Sequence[Fragment], fields: Sequence[str], work: Path
 ) -> list[list[Range]]:
-    """Ranges of documents and, where there are references, of these with the same bounds."""
+    """Ranges of documents and, if there are references, of references with the same bounds."""
     return cut_ranges(fragments, [DOCUMENT, *[CITATION_FIELD] * (CITATION_FIELD in fields)], work)
 
 
@@ -128,9 +128,9 @@ def write_merged(
 
     Args:
         writer: Writer of the build folder, to which nothing was added.
-        fragments: Fragments as `gather` gives them, then one that has names alone.
+        fragments: Fragments as `gather` gives them, then one that has only names.
         total: Builder as `gather` leaves it, finished by the reader.
-        work: Folder for what is sorted.
+        work: Folder for sorted strings.
         run: Runs tasks.
 
     Raises:
@@ -174,7 +174,7 @@ def write_merged(
 
 
 def _check_whole(fragments: Sequence[Fragment], name: str, hierarchy: pd.DataFrame) -> None:
-    """Refuses what `Corpus` would refuse and no fragment can see."""
+    """Checks what `Corpus` checks and no single fragment can: a training split, no cycle."""
     faults = []
     if not any(fragment.about["num_train"] for fragment in fragments):
         faults.append(NO_TRAINING)

@@ -1,4 +1,4 @@
-"""Nodes of merged fragments: their tables, and the arrays that stand beside them."""
+"""Nodes of merged fragments: their tables and attribute arrays."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -42,13 +42,13 @@ def write_document_table(
 
 
 def write_node_table(path: Path, ranges: Sequence[Range], has_name: bool, has_depth: bool) -> None:
-    """Writes the table of the nodes of a type; of one without a name its id stands for it.
+    """Writes the table of the nodes of a type; a node without a name is named by its id.
 
     Args:
         path: File of the table.
         ranges: Ranges of the type, ranked.
-        has_name: Whether a node has a name.
-        has_depth: Whether a node has a depth.
+        has_name: Whether any node has a name.
+        has_depth: Whether any node has a depth.
     """
 
     def complete(table: pa.Table) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Edges of fragments: strings numbered as in the graph, and written as neighbour lists."""
+"""Edges of fragments: strings mapped to node indices, and written as neighbour lists."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,18 +17,18 @@ from match_graph.io.cluster import Run
 from match_graph.io.tables import save_array
 from match_graph.typing import CITES, CONTAINS, LABEL, TAGGED, WORD, EdgeType, token_edge
 
-#: Lists that are no field's: the names of fields have no dot.
+#: Names of lists that belong to no field; names of fields have no dot.
 _TARGETS, _CITED = "label.gold", "reference.cited"
 
 
 @dataclass(frozen=True)
 class Task:
-    """Fragment to be numbered.
+    """Task: map the strings of a fragment to node indices.
 
     Args:
         fragment: Folder of the fragment.
         offset: Number of documents before it.
-        places: Files of the numbers of its strings by type, each with the rows that are its own.
+        places: Files of the node indices of strings by type, each with this fragment's rows.
         out: Folder of the results.
     """
 
@@ -40,7 +40,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Part:
-    """Numbered lists of a fragment.
+    """Lists of node indices of a fragment.
 
     Args:
         folder: Folder of ``NAME.index.npy`` and ``NAME.lengths.npy``.
@@ -66,12 +66,12 @@ def renumber_all(
     work: Path,
     run: Run,
 ) -> list[Part]:
-    """Numbers the strings of all fragments.
+    """Maps the strings of all fragments to node indices.
 
     Args:
         fragments: Fragments in reading order.
         types: Ranges of each type, ranked.
-        documents: Ranges of documents, with the bounds of those of references.
+        documents: Ranges of documents, with the bounds of the references' ranges.
         work: Folder of the results.
         run: Runs tasks.
     """
@@ -95,16 +95,16 @@ def renumber_all(
 
 
 def _list_places(ranges: Sequence[Range], what: str) -> list[Sequence[tuple[Path, int, int]]]:
-    """Files of the numbers of each fragment's strings, each with the rows that are its own."""
+    """Files of the node indices of each fragment's strings, with the fragment's rows in each."""
     by_range = []
-    for cut in ranges:
-        ends = np.cumsum([0, *(end - first for first, end in cut.slices)]).tolist()
-        by_range.append([(cut.path(what), *rows) for rows in pairwise(ends)])
+    for span in ranges:
+        ends = np.cumsum([0, *(end - first for first, end in span.slices)]).tolist()
+        by_range.append([(span.path(what), *rows) for rows in pairwise(ends)])
     return list(zip(*by_range, strict=True))
 
 
 def renumber(task: Task) -> Part:
-    """Writes the lists of a fragment, numbered as in the graph."""
+    """Writes the lists of a fragment as node indices."""
     fragment = Fragment(task.fragment)
     task.out.mkdir(exist_ok=True)
     num_values: dict[str, int] = {}
@@ -145,13 +145,13 @@ def _count_texts(fragment: Fragment) -> Counter[str]:
 
 
 def _load(files: Sequence[tuple[Path, int, int]]) -> Array:
-    """Numbers of a fragment's strings, in the order of its dictionary."""
+    """Node indices of a fragment's strings, in the order of its dictionary."""
     pieces = [np.load(path, mmap_mode="r")[first:end] for path, first, end in files]
     return np.concatenate(pieces)
 
 
 def _find_cited(task: Task, fragment: Fragment) -> tuple[Array, Array]:
-    """Documents that others cite, but themselves, and how many each does."""
+    """Cited documents, without self-citations, packed, and the number of each document's."""
     codes, lengths = fragment.codes(CITATION_FIELD), fragment.lengths(CITATION_FIELD)
     cited, row = _load(task.places[_CITED])[codes], np.repeat(np.arange(len(lengths)), lengths)
     kept = (cited >= 0) & (cited != row + task.offset)

@@ -1,4 +1,4 @@
-"""Neighbour lists by target from those by source, on files larger than memory."""
+"""Transposition of CSR files larger than memory: neighbour lists by target from those by source."""
 
 import math
 import shutil
@@ -10,9 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-#: Edges that are read, and sorted, at once; 40 bytes of memory each.
+#: Edges that are read and sorted at once; 40 bytes of memory each.
 _BLOCK = 2**23
-#: Ranges of targets at most: a task of each takes 8 bytes for every source.
+#: Maximum number of ranges of targets: the task of a range takes 8 bytes for every source.
 _MAX_BUCKETS = 1024
 
 
@@ -26,24 +26,24 @@ class Edges(NamedTuple):
 
 @dataclass(frozen=True)
 class Reversal:
-    """Turns CSR lists by source into lists by target, by tasks that may run in other processes.
+    """External transposition of CSR lists, by tasks that may run in other processes.
 
-    A list has the sources of training first, of these and of the others the earlier ones first,
-    then ascending; the edges of one source keep their order. `begin` counts and gives tasks that
-    read blocks of edges and order them by buckets, which are ranges of targets with about as many
-    edges each; then the tasks of `list_buckets` sort a bucket each, by counting, and write it where
-    it belongs; then comes `end`. Linear in time, and in memory a block of edges (or the longest
-    list), and 24 bytes a node.
+    A list by target holds training sources first; these and the others are sorted by time, then by
+    index; the edges of one source keep their order. `begin` counts edges and returns tasks that
+    read a block of edges each and order it by buckets, ranges of targets with about as many edges
+    each. Then the tasks of `list_buckets` counting-sort a bucket each and write it to its place in
+    the result. `end` cleans up. Linear in time; memory holds a block of edges (or the longest list)
+    and 24 bytes a node.
 
     Args:
         folder: Folder of ``ptr.npy`` and ``index.npy``; ``back`` is written in it: ``ptr.npy``
             [num_targets + 1]; ``index.npy``, the sources, and ``edge.npy``, the places of the edges
-            in the old lists, [E] each; ``stop.npy``, the end of the training part of each list,
-            [num_targets], if there is a training mask.
+            in the lists by source, [E] each; ``stop.npy``, the end of the training part of each
+            list, [num_targets], if there is a training mask.
         num_targets: Number of targets.
         dtypes: Types of sources and of places of edges.
-        train: File of the mask of the sources that are of training; None has no such.
-        time: File of the time of each source; None has none.
+        train: File of the mask of training sources; None without.
+        time: File of the time of each source; None without.
     """
 
     folder: Path
@@ -54,7 +54,7 @@ class Reversal:
 
     @property
     def work(self) -> Path:
-        """Folder of what tasks leave to others."""
+        """Folder of intermediate results."""
         return self.folder / "work"
 
     @property
@@ -63,7 +63,7 @@ class Reversal:
         return self.folder / "back" / "index.npy", self.folder / "back" / "edge.npy"
 
     def begin(self) -> list["Block"]:
-        """Counts the edges of each target; tasks that must be done before the buckets."""
+        """Counts the edges of each target; returns the tasks that must precede the buckets."""
         shutil.rmtree(self.work, ignore_errors=True)
         self.work.mkdir()
         self.outputs[0].parent.mkdir(exist_ok=True)
@@ -98,7 +98,7 @@ class Reversal:
         return [Bucket(self, number) for number in range(len(bounds) - 1)]
 
     def end(self) -> None:
-        """Removes what tasks left."""
+        """Removes the intermediate results."""
         shutil.rmtree(self.work)
 
     def ptr(self) -> NDArray[Any]:
@@ -192,7 +192,7 @@ def _find_values(path: Path) -> tuple[np.dtype[Any], int]:
 
 
 def _read(path: Path, start: int, stop: int) -> NDArray[Any]:
-    """Values of a file from one to another."""
+    """Values ``start:stop`` of a file."""
     dtype, offset = _find_values(path)
     return np.fromfile(path, dtype, stop - start, offset=offset + int(start) * dtype.itemsize)
 
@@ -200,7 +200,7 @@ def _read(path: Path, start: int, stop: int) -> NDArray[Any]:
 def _rank_sources(
     num_sources: int, train: NDArray[np.bool_] | None, time: Path | None
 ) -> NDArray[Any] | None:
-    """Place of each source in the order of the lists; None if they are in it."""
+    """Rank of each source in the order of the lists; None if it is the order of indices."""
     times = None if time is None else np.load(time)
     keys = [key for key in (times, None if train is None else ~train) if key is not None]
     if not keys:
@@ -214,7 +214,7 @@ def _rank_sources(
 
 
 def _sort_by_counting(key: NDArray[Any], num_keys: int) -> NDArray[Any]:
-    """Stable order of small numbers, [E]: the transposition of a sparse matrix with E rows."""
+    """Stable counting sort of small keys, [E], as the transposition of a sparse matrix [E, K]."""
     rows = np.arange(len(key) + 1, dtype=np.int32 if len(key) < 2**31 - 1 else np.int64)
     ones = np.ones(len(key), np.float32)
     matrix = sp.csr_array((ones, key, rows), shape=(len(key), num_keys))

@@ -7,11 +7,10 @@ A build folder is read by `MappedGraph`. Its arrays are plain ``.npy`` files::
     edges/SOURCE.RELATION.TARGET/
         ptr.npy, index.npy        targets of each source, in its order: CSR, int64 and int32
         edge_attr.npy             attributes of the edges, [E, K], float32
-        back/ptr.npy, index.npy   sources of each target: those of training first, of these and of
-                                  the others the earlier ones first where sources have a time,
-                                  then ascending
+        back/ptr.npy, index.npy   sources of each target: training sources first, each part sorted
+                                  by time where sources have one, then by index
         back/edge.npy             place of each edge in the forward lists, int32 (int64 from 2^31)
-        back/stop.npy             end of the sources of training in each list, [num targets], int64;
+        back/stop.npy             end of the training sources in each list, [num targets], int64;
                                   where sources have a train_mask
     targets/ptr.npy, index.npy    gold labels of all splits, ascending within a document
 
@@ -75,10 +74,10 @@ def edge_folder(edge_type: EdgeType) -> str:
 
 
 class ArrayFile:
-    """A ``.npy`` file written in blocks, as a context manager; read without anything of torch.
+    """A ``.npy`` file written in blocks, as a context manager.
 
     Args:
-        path: Path of the file; its folder is made.
+        path: Path of the file; its folder is created.
         dtype: Type of the values.
         shape: Shape of the whole array; blocks are rows of it.
 
@@ -187,7 +186,7 @@ class StoreWriter:
         return ArrayFile(path, dtype, (entry["num_edges"], *row_shape))
 
     def plan_reverse(self, edge_type: EdgeType) -> Reversal:
-        """Tasks that write the lists by target from the files of those by source.
+        """Transposition of the lists by source on file into lists by target.
 
         The nodes' ``train_mask`` and ``time`` must have been written.
         """
@@ -204,7 +203,7 @@ class StoreWriter:
         return Reversal(folder, target["num_nodes"], dtypes, train, time)
 
     def reverse(self, edge_type: EdgeType) -> None:
-        """Writes the lists by target, here."""
+        """Writes the lists by target in this process."""
         reversal = self.plan_reverse(edge_type)
         for block in reversal.begin():
             block.write()
@@ -234,7 +233,7 @@ class StoreWriter:
         return {"nodes": self._nodes, "edges": list(self._edges.values())}
 
 
-#: Types of what `MappedGraph` reads as features.
+#: Types that `MappedGraph` accepts for features.
 _FEATURES = {"x": (torch.float16, torch.float32), "edge_attr": (torch.float32,)}
 
 

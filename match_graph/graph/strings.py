@@ -1,8 +1,8 @@
-"""Dictionaries of many fragments made one, in ranges of the alphabet that each fit in memory.
+"""Merges the string dictionaries of fragments out of core, by ranges that each fit in memory.
 
-Strings are cut into ranges by samples of all dictionaries. Of each range the distinct strings are
-found with their training counts; the histograms of the counts say where each range's strings of a
-count begin in the order of the graph, which is by count, descending, ties by id.
+Bounds of the ranges are quantiles of sampled strings. Each range is reduced to its distinct strings
+with their training counts. Nodes are ordered by count, descending, ties by id: the histograms of
+counts say at which node index each range's strings of a count begin.
 """
 
 from bisect import bisect_left
@@ -34,7 +34,7 @@ class Range:
         number: Number of the range.
         folders: Folders of the fragments.
         slices: Rows of each fragment's dictionary that lie in the range, (first, end).
-        bounds: First string, and the one behind the last; None is behind all.
+        bounds: First string, and the one after the last; None for the end.
         out: Folder of the results.
     """
 
@@ -52,13 +52,13 @@ class Range:
 
 @dataclass(frozen=True)
 class Counted:
-    """Distinct strings of a range: how many there are of each training count.
+    """Histogram of the training counts of a range's distinct strings.
 
     Args:
         count: Distinct training counts, ascending.
         number: Number of strings of each.
-        has_name: Whether one has a name.
-        has_depth: Whether one has a depth.
+        has_name: Whether any string has a name.
+        has_depth: Whether any string has a depth.
     """
 
     count: Array
@@ -68,7 +68,7 @@ class Counted:
 
 
 def cut_ranges(fragments: Sequence[Fragment], types: Sequence[str], out: Path) -> list[list[Range]]:
-    """Ranges of types, for each type those of the same bounds.
+    """Splits the strings of types into ranges of about equal size, with equal bounds for each type.
 
     Args:
         fragments: Fragments in reading order.
@@ -90,18 +90,18 @@ def cut_ranges(fragments: Sequence[Fragment], types: Sequence[str], out: Path) -
     folders = tuple(fragment.folder for fragment in fragments)
     ranges = []
     for name, of_type in zip(types, tables, strict=True):
-        cuts = [_cut(ids, bounds) for ids in of_type]
+        starts = [_find_rows(ids, bounds) for ids in of_type]
         ranges.append(
             [
-                Range(name, k, folders, tuple((cut[k], cut[k + 1]) for cut in cuts), pair, out)
+                Range(name, k, folders, tuple((row[k], row[k + 1]) for row in starts), pair, out)
                 for k, pair in enumerate(pairwise(bounds))
             ]
         )
     return ranges
 
 
-def _cut(ids: pa.ChunkedArray, bounds: Sequence[str | None]) -> list[int]:
-    """Rows of ascending strings at which bounds lie."""
+def _find_rows(ids: pa.ChunkedArray, bounds: Sequence[str | None]) -> list[int]:
+    """Row of the first string at or after each bound, in ascending strings."""
     rows = range(len(ids))
     return [
         len(ids) if bound is None else bisect_left(rows, bound, key=lambda row: ids[row].as_py())
@@ -109,29 +109,29 @@ def _cut(ids: pa.ChunkedArray, bounds: Sequence[str | None]) -> list[int]:
     ]
 
 
-def merge_range(cut: Range) -> Counted:
-    """Writes the distinct strings of a range with their counts, and which one each string is."""
-    table, ids, which = find_distinct(cut)
+def merge_range(span: Range) -> Counted:
+    """Writes a range's distinct strings with their counts, and the index of each string in them."""
+    table, ids, which = find_distinct(span)
     count = np.bincount(which, weights=table["count"].to_numpy(), minlength=len(ids))
     columns = {"id": ids, "count": count.astype(np.int64)}
-    names = _find_names(cut, ids)
-    write_arrow(cut.path("arrow"), pa.table(columns | names))
-    save_array(cut.path("which.npy"), which)
+    names = _find_names(span, ids)
+    write_arrow(span.path("arrow"), pa.table(columns | names))
+    save_array(span.path("which.npy"), which)
     counts, number = np.unique(columns["count"], return_counts=True)
     has = {name: name in names and len(ids) > names[name].null_count for name in ("name", "depth")}
     return Counted(counts, number, has["name"], has["depth"])
 
 
-def find_distinct(cut: Range) -> tuple[pa.Table, pa.Array, Array]:
-    """Strings of a range by fragment, and of these the distinct ones.
+def find_distinct(span: Range) -> tuple[pa.Table, pa.Array, Array]:
+    """Strings of a range, by fragment, and their distinct values.
 
     Returns:
         Table of the strings, [N]; the distinct ones, ascending; the index of each string among
         them, [N], int32.
     """
     tables = [
-        Fragment(folder).strings(cut.node_type).slice(first, end - first)
-        for folder, (first, end) in zip(cut.folders, cut.slices, strict=True)
+        Fragment(folder).strings(span.node_type).slice(first, end - first)
+        for folder, (first, end) in zip(span.folders, span.slices, strict=True)
     ]
     table = pa.concat_tables(tables)
     encoded = table["id"].combine_chunks().dictionary_encode()
@@ -141,13 +141,13 @@ def find_distinct(cut: Range) -> tuple[pa.Table, pa.Array, Array]:
     return table, ids, which
 
 
-def _find_names(cut: Range, ids: pa.Array) -> dict[str, pa.Array]:
+def _find_names(span: Range, ids: pa.Array) -> dict[str, pa.Array]:
     """Names and depths of distinct strings, the last of each; null where there is none."""
     tables = []
-    for folder in cut.folders:
-        table = Fragment(folder).names(cut.node_type)
+    for folder in span.folders:
+        table = Fragment(folder).names(span.node_type)
         if table is not None:
-            first, end = _cut(table["id"], cut.bounds)
+            first, end = _find_rows(table["id"], span.bounds)
             tables.append(table.slice(first, end - first))
     if not tables:
         return {}
@@ -165,7 +165,7 @@ def _find_names(cut: Range, ids: pa.Array) -> dict[str, pa.Array]:
 
 
 def place_counts(counted: Sequence[Counted]) -> list[Array]:
-    """Place in the order of the graph at which each range's strings of each count begin."""
+    """Node index at which each range's strings of each count begin."""
     if not counted:
         return []
     count = np.concatenate([one.count for one in counted])
@@ -177,29 +177,29 @@ def place_counts(counted: Sequence[Counted]) -> list[Array]:
 
 
 def rank_range(task: tuple[Range, Counted, Array]) -> None:
-    """Writes the strings of a range in the order of the graph, and the place of every string.
+    """Writes the strings of a range in the order of the graph, and the node index of each string.
 
     Args:
-        task: Range, what `merge_range` said of it, and where its counts begin.
+        task: Range, its histogram from `merge_range`, and where its counts begin.
     """
-    cut, counted, start = task
-    table = map_arrow(cut.path("arrow"))
+    span, counted, start = task
+    table = map_arrow(span.path("arrow"))
     order = np.argsort(-table["count"].to_numpy(), kind="stable")
     number = counted.number[::-1]  # by count, descending
     within = np.arange(len(table)) - np.repeat(np.cumsum(number) - number, number)
     rank = np.repeat(start[::-1], number) + within
-    write_arrow(cut.path("ordered.arrow"), table.take(pa.array(order)))
-    save_array(cut.path("rank.npy"), rank)
+    write_arrow(span.path("ordered.arrow"), table.take(pa.array(order)))
+    save_array(span.path("rank.npy"), rank)
     place = np.empty(len(table), np.int64 if len(rank) and rank[-1] >= 2**31 else np.int32)
     place[order] = rank
-    save_array(cut.path("place.npy"), place[np.load(cut.path("which.npy"), mmap_mode="r")])
+    save_array(span.path("place.npy"), place[np.load(span.path("which.npy"), mmap_mode="r")])
 
 
 def iter_ordered(ranges: Sequence[Range]) -> Iterator[pa.Table]:
     """Strings of all ranges in the order of the graph, in tables."""
-    ranks = [np.load(cut.path("rank.npy"), mmap_mode="r") for cut in ranges]
+    ranks = [np.load(span.path("rank.npy"), mmap_mode="r") for span in ranges]
     total = sum(map(len, ranks))
-    tables = [map_arrow(cut.path("ordered.arrow")) for cut in ranges]
+    tables = [map_arrow(span.path("ordered.arrow")) for span in ranges]
     if len(tables) == 1:
         yield from tables
         return
@@ -212,18 +212,18 @@ def iter_ordered(ranges: Sequence[Range]) -> Iterator[pa.Table]:
         yield table.take(pa.array(np.argsort(rank)))
 
 
-def find_repeated(cut: Range) -> list[tuple[int, int, int, int]]:
-    """Documents of a range whose id an earlier one has: (fragment, row, its fragment, its row).
+def find_repeated(span: Range) -> list[tuple[int, int, int, int]]:
+    """Documents whose id an earlier one has: (fragment, row, earlier fragment, earlier row).
 
     Writes the distinct ids, and the fragment and row of each.
     """
-    table, ids, which = find_distinct(cut)
-    fragment = np.repeat(np.arange(len(cut.slices)), np.diff(cut.slices).ravel())
+    table, ids, which = find_distinct(span)
+    fragment = np.repeat(np.arange(len(span.slices)), np.diff(span.slices).ravel())
     row = table["row"].to_numpy()
     earliest = np.empty(len(ids), np.int64)
     earliest[which[::-1]] = np.arange(len(which))[::-1]  # of several the first remains
     write_arrow(
-        cut.path("arrow"),
+        span.path("arrow"),
         pa.table({"id": ids, "fragment": fragment[earliest], "row": row[earliest]}),
     )
     later = np.flatnonzero(earliest[which] != np.arange(len(which)))
@@ -238,14 +238,14 @@ def resolve_range(task: tuple[Range, Range, Array]) -> None:
     """Writes the document that each string of a range names, -1 for none.
 
     Args:
-        task: Range of strings, that of documents with the same bounds, and the number of documents
-            before each fragment.
+        task: Range of strings, the range of document ids with the same bounds, and the number of
+            documents before each fragment.
     """
-    cut, documents, offset = task
+    span, documents, offset = task
     known = map_arrow(documents.path("arrow"))
-    place = pc.index_in(map_arrow(cut.path("arrow"))["id"], known["id"].combine_chunks())
+    place = pc.index_in(map_arrow(span.path("arrow"))["id"], known["id"].combine_chunks())
     index = pc.fill_null(place, -1).to_numpy()
     row = offset[known["fragment"].to_numpy()] + known["row"].to_numpy()
     dtype = np.int64 if len(row) and row.max() >= 2**31 else np.int32
     cited = np.append(row, -1).astype(dtype)[index]
-    save_array(cut.path("cited.npy"), cited[np.load(cut.path("which.npy"), mmap_mode="r")])
+    save_array(span.path("cited.npy"), cited[np.load(span.path("which.npy"), mmap_mode="r")])
