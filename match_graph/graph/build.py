@@ -1,4 +1,4 @@
-"""`Corpus` -> `HeteroData`, targets, and the tables that name its nodes; fields left out again."""
+"""`Corpus` -> `HeteroData`, targets and tables of node names; removal of metadata fields."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ from match_graph.typing import (
 #: `position` is int16: longer texts are cut here.
 MAX_POSITIONS = 2**15 - 1
 
-#: The field whose instances name documents of the corpus where they resolve.
+#: Field of references, which become citations where they are ids of documents.
 CITATION_FIELD = "reference"
 
 
@@ -128,7 +128,7 @@ def describe_build(
 def number_hierarchy(
     hierarchy: pd.DataFrame, labels: Sequence[str]
 ) -> tuple[NDArray[np.int32], int]:
-    """Contracted hierarchy as (label, is_a, label), [2, E], int32, sorted; how many were left out.
+    """Contracted hierarchy as sorted (label, is_a, label) edges, [2, E], int32; nodes left out.
 
     Args:
         hierarchy: Table of edges with the columns ``child`` and ``parent``; acyclic.
@@ -150,7 +150,7 @@ def contract_hierarchy(
         labels: Labels to keep.
 
     Returns:
-        (child, parent) pairs without repetition, and how many nodes were left out.
+        Distinct (child, parent) pairs, and the number of nodes left out.
     """
     kept = set(labels)
     graph: nx.DiGraph[str] = nx.DiGraph()
@@ -200,7 +200,7 @@ def _add_edges(
 
 
 def _add_words(data: HeteroData, edge_index: Tensor, corpus: Corpus) -> int:
-    """Adds the word sequence with positions; returns how many words were beyond the last."""
+    """Adds the word sequence with positions; returns the number of words that were cut."""
     ptr = sorted_row_ptr(edge_index[0], corpus.num_documents)
     position = torch.arange(edge_index.size(1), dtype=torch.int32)
     position -= ptr[:-1].to(torch.int32)[edge_index[0]]
@@ -226,7 +226,7 @@ def _resolve_citations(
 
 
 class DropFields(BaseTransform):
-    """Takes metadata fields out of a graph: their nodes and every edge of theirs.
+    """Removes metadata fields from a graph: their nodes and all of their edges.
 
     (document, cites, document) is made of references and goes with them. The built data stay as
     they are; nothing is copied.
@@ -247,7 +247,7 @@ class DropFields(BaseTransform):
         return self.hide(view_graph(data)).loader_data
 
     def hide(self, graph: GraphView) -> GraphView:
-        """The same of a graph that is read in place.
+        """The same for a graph that is read in place.
 
         Raises:
             GraphError: A field is not in the graph.

@@ -1,4 +1,4 @@
-"""Ragged lists behind a `ptr`: rows selected, sparse matrices; NaN refused."""
+"""Ragged lists (CSR): offsets, selected rows, sparse products; a check for NaN."""
 
 import copy
 import math
@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from match_graph.errors import GraphError
 
-#: Halvings of a range of rows after which those that are left are searched for one by one.
-_GUESSES = 2
+#: Bisection steps for all places at once; a full search follows for those still undecided.
+_BISECTIONS = 2
 
 
 def make_ptr(lengths: Tensor) -> Tensor:
@@ -35,7 +35,7 @@ def ragged_arange(start: Tensor, lengths: Tensor) -> Tensor:
 
 
 def select_rows(ptr: Tensor, index: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """The lists of some rows, packed again.
+    """The lists of some rows, packed.
 
     Args:
         ptr: Offsets of all lists, [D + 1], int64.
@@ -51,7 +51,7 @@ def select_rows(ptr: Tensor, index: Tensor, rows: Tensor) -> tuple[Tensor, Tenso
 
 
 def check_rows(rows: Tensor, number: int, node_type: str) -> None:
-    """Checks that node indices are integers in range: negative ones would count from the end.
+    """Checks that node indices are integers in range: negative ones would index from the end.
 
     Args:
         rows: Node indices, [B], int64 or int32.
@@ -78,7 +78,7 @@ def row_index(ptr: Tensor, total: int | None = None) -> Tensor:
 
     Args:
         ptr: Offsets of the rows, [R + 1], int64.
-        total: Their last, N, if it is known; a GPU that is asked for it must have done all before.
+        total: The last offset, N, if known; reading it from a GPU waits for all earlier work.
     """
     rows = torch.arange(ptr.numel() - 1, device=ptr.device)
     total = int(ptr[-1]) if total is None else total
@@ -86,11 +86,11 @@ def row_index(ptr: Tensor, total: int | None = None) -> Tensor:
 
 
 def open_gaps(ptr: Tensor, number: int, total: int) -> tuple[Tensor, Tensor]:
-    """Room for more values before those of each row.
+    """Offsets and places of packed values after inserting some before those of each row.
 
     Args:
         ptr: Offsets of the rows, [R + 1], int64.
-        number: Values to make room for in each row.
+        number: Number of values to insert before each row.
         total: Number N of packed values.
 
     Returns:
@@ -102,10 +102,10 @@ def open_gaps(ptr: Tensor, number: int, total: int) -> tuple[Tensor, Tensor]:
 
 
 class RowFinder:
-    """Rows of packed values by their places, faster than a search over all offsets.
+    """Rows of packed values by place, faster than a search over all offsets.
 
-    A table says in which rows every so many-th place lies, so that a search goes over the few rows
-    between two of them: two entries a row, 4 bytes each (8 from 2^31 rows on).
+    A table holds the rows of evenly spaced places, so that a search covers only the few rows
+    between two entries. It has two entries a row, of 4 bytes each (8 from 2^31 rows on).
 
     Args:
         ptr: Offsets of the rows, ascending from 0, [R + 1], int64.
@@ -123,12 +123,12 @@ class RowFinder:
         key = place >> self.shift
         low = self.table.index_select(0, key).to(torch.int64)
         high = self.table.index_select(0, key + 1).to(torch.int64)
-        for _ in range(_GUESSES):
+        for _ in range(_BISECTIONS):
             middle = (low + high + 1) >> 1
             is_behind = self.ptr.index_select(0, middle) <= place
             low = torch.where(is_behind, middle, low)
             high = torch.where(is_behind, high, middle - 1)
-        rest = (low < high).nonzero().view(-1)  # where many short rows lie side by side
+        rest = (low < high).nonzero().view(-1)  # where many short rows are adjacent
         if rest.numel():
             low[rest] = torch.searchsorted(self.ptr, place[rest], right=True) - 1
         return low
@@ -183,7 +183,7 @@ class SparseRows:
 
 
 def check_not_nan(values: Tensor, name: str) -> None:
-    """Refuses NaN, in one pass without anything of the size of ``values``.
+    """Refuses NaN, in one pass and without a temporary of the size of ``values``.
 
     Args:
         values: Values to check, any shape, floating point.

@@ -1,4 +1,4 @@
-"""Sampled subgraphs as graph encoders take them: token ids of all nodes, nothing of labels."""
+"""Sampled subgraphs as input of graph encoders: with token ids, without labels."""
 
 import copy
 from collections.abc import Iterable
@@ -18,8 +18,8 @@ from match_graph.graph.tokens import TokenSpace, make_batch
 from match_graph.graph.view import Graph, GraphView, view_graph
 from match_graph.typing import CONTAINS, DOCUMENT, LABEL, EdgeType, reverse_edge
 
-#: Most tokens of documents that are kept.
-_KEPT_TOKENS = 2**26
+#: Maximum number of documents' tokens that are cached.
+_CACHED_TOKENS = 2**26
 
 
 def _check_hops(hops: list[int]) -> list[int]:
@@ -80,29 +80,29 @@ class NeighborhoodConfig(StrictModel):
 class EgoGraphs:
     """Samples the subgraphs around documents.
 
-    A subgraph has one component for each document (see `NeighborhoodSampler`), and holds of its
-    nodes what an encoder may know of them::
+    A subgraph has one component for each document (see `NeighborhoodSampler`), and holds what an
+    encoder may know of its nodes::
 
-        graph["document"]   n_id, batch [D]; the first B are the batch's documents; the tokens
-                            that they start from: token_id, field [M] and token_ptr [U + 1]; lists
-                            of each: token_row [D], one for all copies of a reached document
+        graph["document"]   n_id, batch [D]; the first B are the batch's documents; input tokens:
+                            token_id, field [M] and token_ptr [U + 1]; the list of each document:
+                            token_row [D], one for all copies of a reached document
         graph[TYPE]         n_id, batch, token_id [n] for metadata and words
         graph[EDGE_TYPE]    edge_index [2, E], e_id [E] for every edge type that is sampled
         graph["document"]   time [D] where the built graph has times
         graph[TYPE]         x [n, F] of every type that has x there
         graph[EDGE_TYPE]    edge_attr [E, K] of every edge type that has attributes there
 
-    A document starts from the first of its tokens within budgets, so that a document at the rim
-    says what it is about without one more hop.
+    A document's input is its first tokens, within budgets, so that documents of the last hop have
+    content without another hop.
 
     Args:
         data: A built graph.
         config: Fan-outs and budgets.
         space: Token space, for token ids.
         reachable: Mask of documents that may be reached, as in `NeighborhoodSampler`: those of
-            training, unless all may be seen.
+            training, or None in the transductive setting.
         seed: Random seed of the samples.
-        temporal: Whether to reach no document that is later than the one whose subgraph it is in.
+        temporal: Whether subgraphs hold no document later than the one that they are around.
 
     Raises:
         ConfigError: The configuration names an edge type that the graph lacks, or ``temporal`` is
@@ -124,7 +124,7 @@ class EgoGraphs:
             graph, config.resolve(graph.edge_types), reachable, seed=seed
         )
         sampler = self._make_token_sampler(graph)
-        self._tokens, self._seed_tokens = _FirstTokens(sampler, space), sampler
+        self._tokens, self._seed_tokens = _DocumentTokens(sampler, space), sampler
         self._attributes = _Attributes(graph, self.sampler, reachable is None)
         self._temporal = temporal
         if temporal and self._attributes.time is None:
@@ -142,9 +142,9 @@ class EgoGraphs:
     def adopt(self, data: HeteroData) -> "EgoGraphs":
         """Copy for documents that are not in the graph, as `NeighborhoodSampler.adopt`.
 
-        Their ``x`` and ``time`` are those that ``data`` has; without, ``x`` is zero and they are as
-        late as the graph's latest document. ``x`` is zero for other nodes past the graph too, and
-        so is ``edge_attr`` for the edges of ``data``.
+        Their ``x`` and ``time`` come from ``data``; by default ``x`` is zero and ``time`` is that
+        of the graph's latest document. ``x`` is zero for other unknown nodes too, and so is
+        ``edge_attr`` for the edges of ``data``.
         """
         other = copy.copy(self)
         other.sampler = self.sampler.adopt(data)
@@ -192,13 +192,13 @@ class EgoGraphs:
 class _Attributes:
     """Features, times and edge attributes of the sampled node and edge types.
 
-    Documents that are adopted are numbered from the end of the graph's on.
+    Adopted documents are numbered after those of the graph.
 
     Args:
         graph: A built graph.
         sampler: Sampler of the subgraphs, for their node and edge types.
-        transductive: Whether nodes that no training document has show their features; else these
-            are zero, as in predictions, which do not know such nodes.
+        transductive: Whether nodes without a training document keep their features; else these are
+            zero, as in predictions, which do not know such nodes.
     """
 
     def __init__(self, graph: GraphView, sampler: NeighborhoodSampler, transductive: bool) -> None:
@@ -248,7 +248,7 @@ class _Attributes:
 
 
 def _take_known(values: Tensor, index: Tensor) -> Tensor:
-    """Rows of values [V, ...] by index [n], int64; zero where there is no such row."""
+    """Rows of values [V, ...] by index [n], int64; zero for an index out of range."""
     known = (index >= 0) & (index < len(values))
     if bool(known.all()):
         return values[index]
@@ -257,11 +257,11 @@ def _take_known(values: Tensor, index: Tensor) -> Tensor:
     return taken
 
 
-class _FirstTokens:
-    """The tokens that documents of the graph start from.
+class _DocumentTokens:
+    """Input tokens of documents of the graph, cached.
 
-    Once as many documents were asked for as there are, those of all are kept, at 6 bytes a token,
-    where they are at most 400 MB; those of a larger graph are sampled each time.
+    Once as many documents have been requested as the graph has, the tokens of all are cached, at 6
+    bytes each, if they take at most 400 MB; otherwise they are sampled at each request.
 
     Args:
         sampler: Sampler of the documents' first neighbours.
@@ -270,20 +270,20 @@ class _FirstTokens:
 
     def __init__(self, sampler: EgoSampler, space: TokenSpace) -> None:
         self.sampler, self.space = sampler, space
-        self._num_asked = 0
-        self._kept: tuple[Tensor, Tensor, Tensor] | None = None
+        self._num_requested = 0
+        self._cached: tuple[Tensor, Tensor, Tensor] | None = None
 
     def select(self, documents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Token ids [M] and fields [M] of documents [U], and their offsets [U + 1], int64."""
-        if self._kept is None:
-            self._num_asked += documents.numel()
+        if self._cached is None:
+            self._num_requested += documents.numel()
             budget = self.sampler.max_metadata + self.sampler.max_words
-            is_large = self.sampler.num_seeds * budget > _KEPT_TOKENS
-            if is_large or self._num_asked <= self.sampler.num_seeds:
+            is_large = self.sampler.num_seeds * budget > _CACHED_TOKENS
+            if is_large or self._num_requested <= self.sampler.num_seeds:
                 return self._sample(documents)
             token_id, field, ptr = self._sample(torch.arange(self.sampler.num_seeds))
-            self._kept = token_id.to(torch.int32), field.to(torch.int16), ptr
-        token_id, field, ptr = self._kept
+            self._cached = token_id.to(torch.int32), field.to(torch.int16), ptr
+        token_id, field, ptr = self._cached
         start = ptr[documents]
         lengths = ptr[documents + 1] - start
         place = ragged_arange(start, lengths)

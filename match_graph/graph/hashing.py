@@ -1,4 +1,4 @@
-"""Uniform sampling without repetition by hash: equal keys give equal samples in any batch."""
+"""Uniform sampling without replacement by hashing: equal keys give equal samples in any batch."""
 
 import zlib
 
@@ -18,7 +18,7 @@ _MASK = 2**64 - 1
 
 
 def hash_keys(*parts: Tensor | int) -> Tensor:
-    """A well mixed number of any sign for each row of parts, int64.
+    """Hash of each row of parts, int64, of any sign.
 
     Source: the finaliser of SplitMix64, Steele et al. 2014, https://doi.org/10.1145/2660193.2660195,
     over one part after the other, in arithmetic modulo 2^64.
@@ -27,7 +27,7 @@ def hash_keys(*parts: Tensor | int) -> Tensor:
         parts: Parts of the key: int64 tensors of shapes that broadcast, or numbers.
     """
     number, count = 0, 0
-    for part in parts:  # those before the first tensor, without a tensor's overhead
+    for part in parts:  # leading numbers, without the overhead of tensors
         if isinstance(part, Tensor):
             break
         number, count = _mix_number(number + _GOLDEN + part), count + 1
@@ -38,7 +38,7 @@ def hash_keys(*parts: Tensor | int) -> Tensor:
 
 
 def mix_keys(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """`hash_keys` of one part in NumPy, whose unsigned numbers need half of the time."""
+    """`hash_keys` of one part in NumPy, twice as fast in its unsigned integers."""
     golden, first, second = map(np.uint64, _CONSTANTS)
     mixed = keys + golden
     mixed = (mixed ^ (mixed >> np.uint64(30))) * first
@@ -112,7 +112,7 @@ def _mix(state: Tensor) -> Tensor:
 
 
 def _shift_right(state: Tensor, bits: int) -> Tensor:
-    """Logical right shift: without the sign, which torch's shift would draw in."""
+    """Logical right shift; torch's is arithmetic, which copies the sign."""
     return (state >> bits) & ((1 << (64 - bits)) - 1)
 
 

@@ -19,7 +19,7 @@ from match_graph.typing import CONTAINS, WORD
 
 #: Documents whose words are in memory at once.
 _DOCUMENTS = 100_000
-#: Rounds of 2-means at most, and the gain in mean cosine below which a round is the last.
+#: Maximum number of 2-means rounds, and the gain in mean cosine below which they end.
 _MAX_ROUNDS, _LEAST_GAIN = 100, 1e-4
 
 
@@ -89,7 +89,7 @@ def label_features(data: Graph, targets: Targets, documents: Tensor) -> sp.csr_a
 
 
 def _count_words(lists: Adjacency, documents: Tensor, num_words: int) -> sp.csr_array:
-    """How often each word stands in some documents, [B, words], float32."""
+    """Word counts of some documents, [B, words], float32."""
     ptr, word = select_rows(lists.ptr, lists.node, documents)
     entries = np.ones(len(word), np.float32), word.numpy(), ptr.numpy()
     counts = sp.csr_array(entries, shape=(len(documents), num_words))
@@ -134,7 +134,7 @@ def cluster_labels(features: sp.csr_array, num_clusters: int, seed: int = 0) -> 
 def _halve(
     features: sp.csr_array, cluster: NDArray[np.int64], random: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Half of its cluster that each label goes to, [L], 0 or 1."""
+    """Half of its cluster to which each label is assigned, [L], 0 or 1."""
     num_clusters = int(cluster.max()) + 1
     row = np.repeat(np.arange(len(cluster)), np.diff(features.indptr))
     # one slot for each (cluster, column) that has a value: centres are as sparse as the features
@@ -168,7 +168,7 @@ def _halve(
 
 
 def _places(cluster: NDArray[np.int64], score: NDArray[Any]) -> NDArray[np.int64]:
-    """The place of each label in its cluster by ascending score; equal scores keep their order."""
+    """Rank of each label in its cluster by ascending score; equal scores keep their order."""
     order = np.lexsort((score, cluster))
     start = np.concatenate([[0], np.bincount(cluster).cumsum()[:-1]])
     place = np.empty(len(cluster), np.int64)

@@ -17,7 +17,7 @@ from match_graph.graph.csr import SparseRows, check_rows, row_index, select_rows
 from match_graph.graph.view import Graph, view_graph
 from match_graph.typing import DOCUMENT, IS_A, LABEL
 
-#: Documents whose gold labels are compared at once.
+#: Documents whose gold labels are counted at once.
 _DOCUMENTS = 2**17
 
 
@@ -42,7 +42,7 @@ class Targets:
             documents: Documents, [B], or a mask of them, [D], bool.
 
         Raises:
-            GraphError: One is none of the D, or the mask is of another length.
+            GraphError: One is out of range, or the mask is of another length.
         """
         ptr, index = self._select(documents)
         return ptr, index.to(torch.int64)
@@ -66,7 +66,7 @@ class Targets:
         return torch.bincount(self.select(documents)[1], minlength=self.num_labels)
 
     def merge(self, group: Tensor, num_groups: int) -> "Targets":
-        """The groups of each document's labels.
+        """Targets over groups of labels: a document has the groups of its labels.
 
         Args:
             group: Group of each label, [L], int64.
@@ -86,9 +86,9 @@ _MATRICES = ("laplacian", "child_minus_parent", "edges_of_label")
 
 
 class Hierarchy:
-    """ "child is_a parent" over the labels of a graph, from reading to the losses.
+    """Label hierarchy: "child is_a parent" edges, with depths, ancestors and matrices of losses.
 
-    What follows from the edges is computed where it is first asked for, and kept.
+    What is derived from the edges is computed on first use, and cached.
 
     Args:
         edge_index: Row 0 child, row 1 parent, [2, E], int64; acyclic.
@@ -169,7 +169,7 @@ class Hierarchy:
 
     @property
     def rank(self) -> Tensor:
-        """The place of each label in the order by (depth, index), [L], int64: parents first."""
+        """Rank of each label by (depth, index), [L], int64: parents come first."""
         return torch.argsort(torch.argsort(self.depth, stable=True))
 
     @property
@@ -181,8 +181,8 @@ class Hierarchy:
     def closure(self) -> sp.csr_array:
         """Entry (label, ancestor) is true for every proper ancestor, [L, L], sparse.
 
-        Layer by layer from the roots: a label's ancestors are its parents and theirs. Time and
-        memory grow with the entries, also for a chain of thousands of labels.
+        Computed layer by layer from the roots, as a label's ancestors are its parents and theirs.
+        Time and memory grow with the entries, also for a chain of thousands of labels.
 
         Raises:
             GraphError: There are more than 2^28 entries, which no hierarchy of a corpus has.
@@ -252,7 +252,7 @@ class Hierarchy:
 
     @property
     def _incidence(self) -> tuple[Tensor, Tensor]:
-        """Edges and labels of the entries, first of the children, then of the parents."""
+        """Edge and label index of the entries, first the children's, then the parents'."""
         edges = torch.arange(self.num_edges, device=self.edge_index.device)
         return edges.repeat(2), self.edge_index.flatten()
 
@@ -280,7 +280,7 @@ class Hierarchy:
 
 @dataclass(frozen=True)
 class LabelGraph:
-    """What heads may read of the labels: their hierarchy and their features.
+    """Label hierarchy and label features, as heads may read them.
 
     Args:
         hierarchy: Label hierarchy of L labels.

@@ -20,7 +20,7 @@ from match_graph.graph.sampler import EgoSampler
 from match_graph.graph.tokens import EgoBatch, TokenSpace, make_batch
 from match_graph.graph.view import Graph, view_graph
 
-#: Documents that are sampled in one go.
+#: Documents that are sampled in one call.
 _DOCUMENTS_AHEAD = 512
 
 
@@ -34,11 +34,11 @@ class EgoLoader(NodeLoader):
         input_nodes: Documents to load, [num_documents], int64.
         targets: Gold labels to be added, for loss and metrics.
         with_graph: Whether to add the sampled subgraph, without any label node.
-        graphs: Sampler of subgraphs of several hops, to be added instead.
-        texts: Raw texts by document, to be added.
+        graphs: Sampler of subgraphs of several hops, which are added instead.
+        texts: Raw texts of all documents, to be added.
         transform: PyG transform of the sampled subgraph, which holds only what was sampled.
-        batch_sampler: Order of the documents. Where it is a `LengthBucketSampler`, several batches
-            without a subgraph are sampled in one go, which changes nothing in them.
+        batch_sampler: Order of the documents. With a `LengthBucketSampler`, several batches without
+            a subgraph are sampled in one call, with the same result.
         **kwargs: Further arguments of `torch.utils.data.DataLoader`.
 
     Raises:
@@ -63,9 +63,9 @@ class EgoLoader(NodeLoader):
         self.with_graph, self.texts, self.graph_transform = with_graph, texts, transform
         self.graphs = graphs
         self._order = batch_sampler if isinstance(batch_sampler, LengthBucketSampler) else None
-        self._ahead: _Ahead | None = None
+        self._joined: _JoinedBatches | None = None
         if self._order is not None and graphs is None and not with_graph:
-            batch_sampler = self._ahead = _Ahead(self._order)
+            batch_sampler = self._joined = _JoinedBatches(self._order)
         is_random = node_sampler.random or (graphs is not None and graphs.sampler.random)
         if is_random and kwargs.get("persistent_workers"):
             raise GraphError(
@@ -98,8 +98,8 @@ class EgoLoader(NodeLoader):
     def __iter__(self) -> Iterator[EgoBatch]:
         """The batches, with the process's share of each."""
         batches: Iterator[EgoBatch] = super().__iter__()
-        if self._ahead is not None:
-            batches = self._ahead.split(batches)
+        if self._joined is not None:
+            batches = self._joined.split(batches)
         if self._order is None or self._order.num_processes == 1:
             return batches
         pairs = zip(batches, self._order.shares(), strict=True)
@@ -136,14 +136,14 @@ class EgoLoader(NodeLoader):
 class LengthBucketSampler(Sampler[list[int]]):
     """Batches of items of similar length, in an order that depends on (seed, epoch) alone.
 
-    Items are shuffled, cut into pools of ``pool`` batches, sorted by length within a pool, cut into
-    batches, and the batches shuffled: padding stays small and batches stay random. Few batches are
-    of three pools, so that no epoch has the batches of another, and the smaller one is not always
-    that of the longest items.
+    Items are shuffled, split into pools of ``pool`` batches, sorted by length within a pool, split
+    into batches, and the batches shuffled: padding stays small and batches stay random. Few batches
+    are split into three pools, so that epochs differ in their batches, and the smaller batch is put
+    at a random place in the last pool, so that it does not always hold the longest items.
 
-    Several processes take a part each of the same batches: every so many-th item, so that the parts
-    are of like length. The last batch may have fewer items than there are processes; a process
-    that gets none takes the first item, with a share of 0.
+    With P processes, process r takes every P-th item of each batch from the r-th on, so that their
+    items are of similar length. The last batch may have fewer items than there are processes; a
+    process without one takes the first item, with a share of 0.
 
     Args:
         lengths: Length of each item, [num_items].
@@ -151,7 +151,7 @@ class LengthBucketSampler(Sampler[list[int]]):
         shuffle: Whether to shuffle; otherwise all items are one pool and keep their order within
             equal length.
         seed: Random seed of the shuffling.
-        pool: Number of batches per pool, a third of all at most.
+        pool: Number of batches per pool; at most a third of all batches are used.
         rank: Rank of this process.
         num_processes: Number of processes that share each batch.
     """
@@ -172,7 +172,7 @@ class LengthBucketSampler(Sampler[list[int]]):
         self.epoch = self.start = 0
 
     def set_epoch(self, epoch: int, start: int = 0) -> None:
-        """Chooses the order of the next iteration, and how many batches it leaves out."""
+        """Chooses the order of the next iteration, and how many batches it skips."""
         self.epoch, self.start = epoch, start
 
     def __len__(self) -> int:
@@ -221,13 +221,13 @@ class LengthBucketSampler(Sampler[list[int]]):
         return [batches[number] for number in numbers.tolist()]
 
 
-class _Ahead(Sampler[list[int]]):
-    """Several batches of an order joined for the sampler, and split again.
+class _JoinedBatches(Sampler[list[int]]):
+    """Joins several batches for one call of the sampler, and splits its result.
 
     A call of the sampler takes 1.6 ms for 16 documents and 4 times as long for 512.
 
     Args:
-        order: The order.
+        order: Sampler of the single batches.
     """
 
     def __init__(self, order: LengthBucketSampler) -> None:
@@ -243,7 +243,7 @@ class _Ahead(Sampler[list[int]]):
             yield items
 
     def split(self, joined: Iterator[EgoBatch]) -> Iterator[EgoBatch]:
-        """The order's batches."""
+        """The single batches of joined ones."""
         sizes = self.order.sizes()
         for batch in joined:
             yield from batch.split(list(islice(sizes, self.number)))

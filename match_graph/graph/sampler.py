@@ -39,7 +39,7 @@ class EgoSample:
 
 
 class EpochSampler(BaseSampler):
-    """Base of samplers around nodes, whose random samples are functions of seed and epoch."""
+    """Base class of samplers around nodes, whose random samples depend on seed and epoch."""
 
     epoch = 0
     seed_type: str
@@ -75,12 +75,12 @@ class EpochSampler(BaseSampler):
 class EgoSampler(EpochSampler):
     """Samples the one-hop ego-networks of seed nodes; vectorised, O(budget) per seed.
 
-    Edges whose type holds ``position`` are sequences: the first ``max_words`` by it are taken. All
+    Edges whose type has ``position`` are sequences: the first ``max_words`` by it are taken. All
     others are metadata: ``max_metadata`` per seed, shared evenly between the types (what one type
-    does not use goes to the others). Where a type has more than its share, sampling is
-    systematic: every edge has the same probability, none comes twice, in the seed's order. The
-    release cuts metadata and words together at 500 tokens, so that one long author list can push
-    out the whole text.
+    does not use goes to the others). Where a type has more than its share, sampling is systematic:
+    all edges have the same inclusion probability, none is taken twice, and their order is kept. The
+    authors' release truncates metadata and words together at 500 tokens, so that one long author
+    list can push out the whole text.
 
     No edge that touches a ``label`` node is ever sampled, nor any edge between seeds.
 
@@ -89,9 +89,9 @@ class EgoSampler(EpochSampler):
             in place; plain PyPI packages are enough.
         max_metadata: Budget of metadata neighbours per seed.
         max_words: Budget of sequence neighbours per seed.
-        random: Whether to sample anew every epoch; else a type's first edges are taken. A seed's
-            sample is a function of (seed, epoch, seed node, edge type): it is the same in whatever
-            batch, process or worker, and after a break nothing has to be restored.
+        random: Whether to resample every epoch; else a type's first edges are taken. A seed's
+            sample is a function of (seed, epoch, seed node, edge type): it is the same in any
+            batch, process or worker, and resuming needs no state.
         seed: Random seed of the samples, which also depend on the epoch; see `set_epoch`.
         seed_type: Node type of the seeds.
         edge_types: Edge types to sample; None takes all from ``seed_type`` that do not touch
@@ -136,7 +136,7 @@ class EgoSampler(EpochSampler):
         self._keys = [hash_type(edge_type) for edge_type in self.edge_types]
 
     def lengths(self, seed: Tensor) -> Tensor:
-        """How many neighbours a sample of each seed holds, [B], int64."""
+        """Number of neighbours in the sample of each seed, [B], int64."""
         return self._shares(self._degrees(seed)).sum(dim=1)
 
     def sample(self, seed: Tensor) -> EgoSample:
@@ -146,7 +146,7 @@ class EgoSampler(EpochSampler):
             seed: Seeds, [B], int64.
 
         Raises:
-            GraphError: One is none of the graph's.
+            GraphError: A seed is not in the graph.
         """
         check_rows(seed, self.num_seeds, self.seed_type)
         degree = self._degrees(seed)  # [B, num_edge_types]

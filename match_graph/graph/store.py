@@ -1,7 +1,7 @@
 """A built graph as memory-mapped files, read in place: PyG's feature store and graph store.
 
 The files are those of `store_writer`. Nothing is copied from them: tensors are private mappings of
-the files, so that memory holds the pages that were touched, which the system may drop again.
+the files, so that memory holds only pages that were touched, which the system may evict.
 """
 
 import copy
@@ -36,12 +36,12 @@ _NODE_DTYPES = {
 
 
 class MappedGraph(FeatureStore, GraphStore):
-    """Graph of a build folder, of which only what is asked for is opened.
+    """Graph of a build folder, whose files are opened on first use.
 
-    It is PyG's `FeatureStore` and `GraphStore` at once, so that
-    ``NodeLoader((graph, graph), node_sampler=EgoSampler(graph), ...)`` works. A file is compared
-    with the build's manifest, and its indices with the numbers of nodes, when it is first opened:
-    files of 256 MiB and more only by their sizes.
+    It is both a `FeatureStore` and a `GraphStore` of PyG, so that
+    ``NodeLoader((graph, graph), node_sampler=EgoSampler(graph), ...)`` works. When a file is first
+    opened, it is checked against the build's manifest, and its indices against the numbers of
+    nodes; files of 256 MiB and more are checked by size only.
 
     Args:
         folder: Built folder.
@@ -68,7 +68,7 @@ class MappedGraph(FeatureStore, GraphStore):
         self._replaced: dict[EdgeType, Tensor] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what is open: another process maps the files itself."""
+        """State without open mappings: another process maps the files itself."""
         return {**self.__dict__, "_opened": {}, "_lists": {}}
 
     def __repr__(self) -> str:
@@ -218,7 +218,7 @@ class MappedGraph(FeatureStore, GraphStore):
         """Adds or replaces an attribute in memory; the files stay.
 
         Raises:
-            GraphError: It is one by which the lists of the files are sorted and cut, or there is no
+            GraphError: The lists in the files are sorted and cut by this attribute, or there is no
                 such node type.
         """
         if attr.group_name not in self._nodes:
@@ -239,7 +239,7 @@ class MappedGraph(FeatureStore, GraphStore):
         return True
 
     def _remove_tensor(self, attr: TensorAttr) -> bool:
-        """Takes back an attribute that was put."""
+        """Removes an attribute that was put."""
         kept = dict(self._added)
         found = kept.pop((attr.group_name, attr.attr_name), None)
         self._added = kept
@@ -297,7 +297,7 @@ class MappedGraph(FeatureStore, GraphStore):
             raise self._damage(f"{folder}/edge.npy", "it names edges that are none")
         if MASKS["train"] in self._nodes[target]["attributes"]:
             stop = self._open(f"{folder}/stop.npy")
-            if not _is_tensor(stop, torch.int64, ptr[:-1].shape) or _leaves(stop, ptr):
+            if not _is_tensor(stop, torch.int64, ptr[:-1].shape) or _is_outside(stop, ptr):
                 raise self._damage(f"{folder}/stop.npy", "it does not lie within the lists")
         return Adjacency(edge_type, True, ptr, node, edge, stop)
 
@@ -305,7 +305,7 @@ class MappedGraph(FeatureStore, GraphStore):
         self, folder: str, ptr: Tensor, index: Tensor, num_rows: int, num_edges: int, num_cols: int
     ) -> None:
         is_ptr = _is_tensor(ptr, torch.int64, (num_rows + 1,))
-        if not is_ptr or int(ptr[0]) or int(ptr[-1]) != num_edges or _falls(ptr):
+        if not is_ptr or int(ptr[0]) or int(ptr[-1]) != num_edges or _is_decreasing(ptr):
             raise self._damage(f"{folder}/ptr.npy", f"it does not cut {num_edges} edges into lists")
         if not _is_index(index, num_edges, num_cols):
             raise self._damage(f"{folder}/index.npy", "it names nodes that are none")
@@ -339,7 +339,7 @@ def _is_tensor(value: Tensor, dtype: torch.dtype, shape: Sequence[int]) -> bool:
 
 
 def _is_index(values: Tensor, size: int, bound: int) -> bool:
-    """Whether an array holds ``size`` indices below a bound; of a large file the form alone."""
+    """Whether an array holds ``size`` indices below a bound; values of large files are not read."""
     if values.dtype not in (torch.int32, torch.int64) or tuple(values.shape) != (size,):
         return False
     if not size or values.nbytes >= LARGE_BYTES:
@@ -348,15 +348,15 @@ def _is_index(values: Tensor, size: int, bound: int) -> bool:
     return int(least) >= 0 and int(most) < bound
 
 
-def _falls(ptr: Tensor) -> bool:
-    """Whether offsets fall anywhere; those of a large file are not read."""
+def _is_decreasing(ptr: Tensor) -> bool:
+    """Whether offsets decrease anywhere; those of a large file are not read."""
     if ptr.nbytes >= LARGE_BYTES:
         return False
     return bool((ptr[1:] < ptr[:-1]).any())
 
 
-def _leaves(stop: Tensor, ptr: Tensor) -> bool:
-    """Whether ends lie outside of their lists; those of a large file are not read."""
+def _is_outside(stop: Tensor, ptr: Tensor) -> bool:
+    """Whether an end lies outside of its list; those of a large file are not read."""
     if stop.nbytes >= LARGE_BYTES:
         return False
     return bool(((stop < ptr[:-1]) | (stop > ptr[1:])).any())

@@ -1,4 +1,4 @@
-"""Nodes -> token ids of one space, and batches of packed token sets."""
+"""Token ids of nodes in one space, and batches of packed token sets."""
 
 import copy
 import itertools
@@ -16,7 +16,7 @@ from match_graph.graph.sampler import EgoSample
 from match_graph.graph.view import Graph, view_graph
 from match_graph.typing import DOCUMENT, RESERVED_TYPES, WORD
 
-#: Id of no token: of padding, and of the tokens that stand for features.
+#: Id of padding, and of tokens that stand for features.
 PAD_ID = 0
 
 
@@ -150,8 +150,8 @@ class EgoBatch:
         graph: The sampled subgraph, for encoders that need one; ``n_id`` of its documents counts
             as ``document`` does.
         text: The raw texts, for encoders that need them.
-        share: Share of these documents among those of all processes at this step; 0 if they are
-            another's, and only there because every process must have some.
+        share: Share of these documents among those of all processes at this step; 0 if they belong
+            to another process and are only here because every process must have some.
     """
 
     document: Tensor
@@ -178,9 +178,9 @@ class EgoBatch:
         return self.label_ptr, self.label_index
 
     def as_new(self) -> "EgoBatch":
-        """The batch as one of new documents, as prediction gives it: of no row in any graph.
+        """The batch as one of new documents, as in prediction: with no row in any graph.
 
-        The documents around them are known, and keep theirs.
+        Documents around them are known, and keep their rows.
         """
         graph = copy.copy(self.graph)
         if graph is not None:
@@ -203,7 +203,7 @@ class EgoBatch:
         return replace(self, token_id=token_id, field=field, position=position, ptr=ptr)
 
     def split(self, sizes: Sequence[int]) -> list["EgoBatch"]:
-        """Batches of consecutive documents; their lists are views of those here.
+        """Batches of consecutive documents, with views of this batch's tensors.
 
         Args:
             sizes: Number of documents of each batch, B in all.

@@ -1,4 +1,4 @@
-"""What stages read of a graph, whether it lies in files or in a `HeteroData`."""
+"""Common read interface of graphs, for memory-mapped files and `HeteroData`."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -17,9 +17,9 @@ _PIECE = 2**20
 
 
 class GraphView(Protocol):
-    """A graph as stages read it: counts, attributes and neighbour lists by type, nothing expanded.
+    """Read interface of a graph: counts, attributes and neighbour lists by type.
 
-    `MappedGraph` is one; `view_graph` makes one of a `HeteroData`.
+    `MappedGraph` implements it; `view_graph` wraps a `HeteroData` in it.
     """
 
     @property
@@ -71,12 +71,12 @@ class GraphView(Protocol):
         """The graph as PyG's loaders take it."""
 
 
-#: A graph as users give it to samplers, token spaces and statistics.
+#: What samplers, token spaces and statistics take as a graph.
 Graph: TypeAlias = HeteroData | GraphView
 
 
 class MemoryGraph:
-    """`GraphView` of a `HeteroData`; lists are made where they are first asked for.
+    """`GraphView` of a `HeteroData`; neighbour lists are made on first use.
 
     Args:
         data: A graph; not copied, and not to be changed while the view is used.
@@ -166,9 +166,9 @@ def count_nodes(data: HeteroData, node_type: str) -> int:
 def make_lists(
     graph: GraphView, edge_type: EdgeType, edge_index: Tensor, backwards: bool
 ) -> Adjacency:
-    """Neighbour lists of edges [2, E] between the nodes of a graph, in the order of a build's.
+    """Neighbour lists of edges [2, E] between the nodes of a graph, in the order of a built graph.
 
-    That is by ``position`` where the edges have one.
+    Forward lists are sorted by ``position`` if the edges have one.
     """
     source, _, target = edge_type
     if not backwards:
@@ -182,5 +182,5 @@ def make_lists(
 
 
 def view_graph(graph: Graph) -> GraphView:
-    """A graph as stages read it; one that is a view already is returned as it is."""
+    """A graph as `GraphView`; one that is a view already is returned as it is."""
     return MemoryGraph(graph) if isinstance(graph, HeteroData) else graph

@@ -112,11 +112,11 @@ def test_EgoGraphs_documents_carry_the_tokens_they_start_from(
         assert store.field[mine].tolist() == whole.field[expected].tolist()
 
 
-def test_EgoGraphs_tokens_are_the_same_once_all_are_kept(toy_graph: BuiltGraph) -> None:
+def test_EgoGraphs_tokens_are_the_same_once_cached(toy_graph: BuiltGraph) -> None:
     """After as many documents as there are in the graph; copies of the sampler share them."""
     graphs = make(toy_graph)
     draws = [graphs.with_random(False).sample(torch.arange(12)) for _ in range(3)]
-    assert graphs._tokens._kept is not None
+    assert graphs._tokens._cached is not None
     for name in ("token_id", "field", "token_ptr", "token_row"):
         first, *others = (draw[DOCUMENT][name] for draw in draws)
         assert all(torch.equal(first, other) for other in others), name
