@@ -14,7 +14,7 @@ from match_graph.corpus import split_words, word_pattern
 from match_graph.errors import CorpusError
 from match_graph.typing import Tokenizer
 
-#: Texts that are fitted at most, drawn evenly: their TF-IDF lies in memory.
+#: Maximum number of texts to fit, spaced evenly: their TF-IDF is held in memory.
 MAX_TEXTS = 200_000
 #: Texts whose TF-IDF is in memory at once.
 _BLOCK = 4096
@@ -23,8 +23,8 @@ _BLOCK = 4096
 class LatentTexts:
     """Vectors of texts in the space of the largest singular values of their TF-IDF.
 
-    Words of one text alone are left out. Vectors have unit length; that of a text without known
-    words is 0.
+    Words that occur in only one text are left out. Vectors have unit length; that of a text without
+    known words is 0.
 
     Source: Deerwester et al. 1990, https://doi.org/10.1002/(SICI)1097-4571(199009)41:6<391::AID-ASI1>3.0.CO;2-9,
     by scikit-learn's randomized SVD (Halko et al. 2011, https://arxiv.org/abs/0909.4061).
@@ -51,15 +51,15 @@ class LatentTexts:
 
     @classmethod
     def fit(cls, texts: Sequence[str], num_components: int, tokenizer: Tokenizer) -> "LatentTexts":
-        """Fits words and components, of which there are as many as texts and words allow.
+        """Fits vocabulary and components.
 
         Args:
             texts: Texts of training documents, or names.
-            num_components: Number of components F, at most.
+            num_components: Maximum number of components F; few texts or words allow fewer.
             tokenizer: How a text becomes words.
 
         Raises:
-            CorpusError: No two words are in two texts each.
+            CorpusError: Fewer than two words occur in several texts.
         """
         from sklearn.utils.extmath import randomized_svd
 
@@ -96,7 +96,7 @@ class LatentTexts:
         return found / np.maximum(length, np.finfo(np.float32).tiny)
 
     def to_tensors(self) -> dict[str, Tensor]:
-        """What `from_tensors` reads."""
+        """Fitted state as tensors, for `from_tensors`."""
         about = {
             "tokenizer": self.tokenizer,
             "pattern": word_pattern(self.tokenizer),
@@ -111,10 +111,10 @@ class LatentTexts:
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "LatentTexts":
-        """Reads what `to_tensors` gave.
+        """Restores what `to_tensors` returned.
 
         Raises:
-            KeyError, TypeError, ValueError: The tensors are others.
+            KeyError, TypeError, ValueError: The tensors are not such.
         """
         text = tensors["words"].numpy().tobytes().decode("utf-8", "surrogatepass")
         about, idf = json.loads(text), tensors["idf"].numpy()
@@ -123,7 +123,7 @@ class LatentTexts:
             raise ValueError("its words, factors and components are not of one number")
         if about["tokenizer"] not in get_args(Tokenizer):
             raise ValueError("it has another tokenizer")
-        if about["pattern"] != word_pattern(about["tokenizer"]):  # any other could match for ever
+        if about["pattern"] != word_pattern(about["tokenizer"]):  # others could backtrack forever
             raise ValueError("it has another pattern of words")
         return cls(about["tokenizer"], about["words"], idf, components)
 

@@ -12,25 +12,25 @@ from torch.nn.functional import normalize
 from match_graph.datasets import CorpusDataset
 from match_graph.typing import CITES, DOCUMENT
 
-#: A scipy matrix in compressed rows.
+#: A SciPy CSR matrix.
 Rows: TypeAlias = Any
 
-#: Documents that can be neighbours, drawn evenly from those of training.
+#: Maximum number of documents that can be neighbours, spaced evenly over the training documents.
 MAX_CANDIDATES = 100_000
-#: Ridge penalty beside documents of unit length; .1 and 10 differ by less than .003 on cacm.
+#: Ridge penalty for documents of unit length; .1 and 10 differ by less than .003 on cacm.
 _PENALTY = 1.0
-#: Scores that count as positive; those of candidates that no other document leads to are rounding.
+#: Scores above this count as positive; smaller ones can be rounding errors of 0.
 _LEAST_SCORE = 1e-5
 #: Scores, and rows of the regression, in memory at once.
 _BLOCK_SCORES, _BLOCK_ROWS = 2**24, 2**14
 
 
 class NeighborPredictor:
-    r"""Predicted neighbours of documents in the graph of training, and the mean of their vectors.
+    r"""Predicted neighbours of documents in the training graph, and the mean of their vectors.
 
-    Neighbours are labels and training documents. A document's own are its gold labels, itself, and
-    the documents that it cites or that cite it. A linear model predicts them from its vector x, and
-    those with the largest positive scores s give
+    Neighbours are labels and training documents. The true neighbours of a document are its gold
+    labels, itself, and the documents that it cites or that cite it. A linear model predicts them
+    from its vector x, and those with the largest positive scores s give
 
     .. math:: \frac{\sum_j s_j x_j}{\lVert \sum_j s_j x_j \rVert}
 
@@ -39,23 +39,23 @@ class NeighborPredictor:
     Source: Chien et al. 2023 (PINA), https://arxiv.org/abs/2305.12349, with Prabhu et al. 2018,
     https://doi.org/10.1145/3178876.3185998, for labels' vectors. It differs from PINA in five ways:
 
-    - A ridge regression stands in the place of XR-Transformer. It is solved at once, without draws.
-    - Training documents get features nearly as new ones do: each of five folds, made of documents
-      that follow each other, is predicted from the other four, whose documents give labels' vectors
-      too, and no document is its own neighbour. There they are predicted by the fitted model, which
-      knows each document's labels. Leaving out one document at a time shows its labels, as what its
-      features lack of all others': a linear model reads random ones out of them with an AUC of .64,
-      by folds of .55.
+    - Ridge regression replaces XR-Transformer; it is solved in closed form, without randomness.
+    - Training documents get features much as new ones do: each of five folds, of consecutive
+      documents, is predicted from the other four, whose documents also give the labels' vectors,
+      and no document is its own neighbour. In PINA they are predicted by the model that was fitted
+      on their own labels. Leave-one-out would leak them, as the features of a document lack just
+      its own contribution: a linear model finds random labels in such features with an AUC of .64,
+      in those by folds with .55.
     - Vectors are dense ones of texts, so that every encoder can read them, not bags of words.
-    - Labels' texts are no further training documents, and not their vectors.
+    - Labels' texts are neither further training documents nor the labels' vectors.
     - At most 100,000 training documents can be neighbours.
 
     Args:
         weight: Coefficients and, in the last row, constants, [F + 1, C], float32.
         labels: Vectors of the labels, the first candidates, of unit length, [L, F], float32.
-        documents: Those of the documents that are candidates, [C - L, F], float32.
+        documents: Vectors of the documents that are candidates, [C - L, F], float32.
         number: Number of neighbours b.
-        time: Times of the candidates, [C], int64, labels the earliest there is; None without.
+        time: Times of the candidates, [C], int64, labels have the earliest time; None without.
     """
 
     def __init__(
@@ -89,10 +89,10 @@ class NeighborPredictor:
             documents: As in the class.
             number: As in the class.
             time: As in the class.
-            fold: Fold of each training document, [n], int64, from 0 on; None has no folds.
+            fold: Fold of each training document, [n], int64, from 0 on; None for no folds.
 
         Returns:
-            The predictor of all documents; behind it, one for each fold, fitted on the others.
+            The predictor fitted on all documents, then one for each fold, fitted on the others.
         """
         size, num_labels = x.size(1) + 1, links.shape[1] - len(documents)
         fold = torch.zeros(len(x), dtype=torch.int64) if fold is None else fold
@@ -108,7 +108,7 @@ class NeighborPredictor:
 
         def solve(left_out: int | None) -> NeighborPredictor:
             gram, moment = _PENALTY * torch.eye(size).double(), torch.zeros_like(moments[0])
-            for place in range(num_folds):  # a sum, not a difference: what nobody has stays 0
+            for place in range(num_folds):  # a sum, not a difference: exact zeros stay 0
                 if place != left_out:
                     gram += grams[place]
                     moment += moments[place]
@@ -130,10 +130,10 @@ class NeighborPredictor:
 
         Args:
             x: Vectors of documents of unit length, [B, F], float32.
-            time: Times of the documents, [B], int64, whose neighbours are no later ones; None for
-                new documents without one, which are the latest.
-            itself: The candidate that each document is itself, [B], int64, -1 for none; None for
-                new documents.
+            time: Times of the documents, [B], int64; no neighbour is later. None for new documents
+                without one, which count as the latest.
+            itself: Candidate index of each document itself, [B], int64, -1 for none; None for new
+                documents.
         """
         found = [torch.zeros(0, self.width)]
         step = max(1, _BLOCK_SCORES // self.weight.size(1))
@@ -159,17 +159,17 @@ class NeighborPredictor:
         return near
 
     def to_tensors(self) -> dict[str, Tensor]:
-        """What `from_tensors` reads."""
+        """Fitted state as tensors, for `from_tensors`."""
         tensors = {"weight": self.weight, "labels": self.labels, "documents": self.documents}
         time = {} if self.time is None else {"time": self.time}
         return {**tensors, "number": torch.tensor(self.number), **time}
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "NeighborPredictor":
-        """Reads what `to_tensors` gave.
+        """Restores what `to_tensors` returned.
 
         Raises:
-            KeyError, ValueError: The tensors are others.
+            KeyError, ValueError: The tensors are not such.
         """
         names = ("weight", "labels", "documents", "number")
         weight, labels, documents, number = (tensors[name] for name in names)
@@ -185,14 +185,15 @@ def _add_constant(x: Tensor) -> Tensor:
 
 
 def link_documents(dataset: CorpusDataset, documents: Tensor) -> tuple[Rows, Tensor]:
-    """Neighbours of training documents in the graph, and the documents among the candidates.
+    """True neighbours of training documents, and the documents that can be neighbours.
 
     Args:
         dataset: Built data set.
         documents: Training documents, ascending, [n].
 
     Returns:
-        Labels and candidates of each document, [n, C], ones; and candidates, [C - L], ascending.
+        Neighbours of each document, first labels, [n, C], ones; and the candidate documents,
+        [C - L], ascending.
     """
     place = np.unique(np.linspace(0, len(documents) - 1, MAX_CANDIDATES).astype(int))
     candidates, graph = documents[torch.from_numpy(place)], dataset.graph

@@ -1,4 +1,4 @@
-"""Models of sentence-transformers: found, checked before they are read, and read without code."""
+"""Loading of sentence-transformers models: located, checked, and read without remote code."""
 
 import hashlib
 import re
@@ -17,31 +17,31 @@ from match_graph.io.manifest import compute_digest, parse_json, read_bytes
 from match_graph.io.names import check_inner_path
 from match_graph.io.source import is_folder
 
-#: Files of a model that say what it computes; nothing else of the hub is fetched.
+#: Files that define a model; nothing else is fetched from the hub.
 _FILES = ("*.json", "*.txt", "*.model", "*.safetensors")
 _PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
-#: Modules that read text or vectors, by the last part of their ``type``.
+#: Modules that may be loaded, by the last part of their ``type``.
 _MODULES = frozenset(
     {"Transformer", "Pooling", "Normalize", "Dense", "LayerNorm", "Dropout", "StaticEmbedding",
      "WeightedLayerPooling"}
 )  # fmt: skip
 _MODULE_TYPE = re.compile(r"sentence_transformers(\.[a-z_]+)*\.([A-Za-z]+)")
 _MAX_JSON_BYTES = 2**26
-#: What reading a model raises that is damaged, or something else.
+#: Exceptions of loading a damaged or foreign model.
 _FAULTS = (OSError, ValueError, KeyError, ImportError, RuntimeError, TypeError, SafetensorError)
 _PACKAGE = "sentence_transformers"
-#: What a tokenizer without a limit of its own gives for one.
+#: Stands for no length limit; tokenizers without one give a larger number.
 _NO_LIMIT = 10**9
 
 
 def find_model(name: str) -> Path:
-    """Folder of a model, checked to hold safetensors alone and to ask for no code of its own.
+    """Folder of a model, checked to have safetensors weights and to require no code of its own.
 
     Args:
-        name: Folder, or a name on the hub, whose files are fetched unless they are there.
+        name: Folder, or a name on the hub, whose files are fetched unless they are cached.
 
     Raises:
-        ConfigError: There is none, or it cannot be used; the weights are not read for that.
+        ConfigError: There is none, or it cannot be used; weights are not read for this check.
     """
     try:
         if is_folder(name):
@@ -57,7 +57,7 @@ def find_model(name: str) -> Path:
 
 
 def compute_model_digest(folder: Path) -> str:
-    """SHA-256 of what a model's files hold, as hexadecimal digits; the same wherever they lie."""
+    """SHA-256 of a model's files and their relative paths, as hexadecimal digits."""
     digest = hashlib.sha256()
     paths = {
         path.relative_to(folder).as_posix(): path for end in _FILES for path in folder.rglob(end)
@@ -69,7 +69,7 @@ def compute_model_digest(folder: Path) -> str:
 
 
 def load_model(name: str, folder: Path, device: torch.device, max_pieces: int | None) -> Any:
-    """The model of a folder that `find_model` gave, for inference; in bfloat16 where it is faster.
+    """Loads the model of a folder from `find_model` for inference, in bfloat16 where it is faster.
 
     Args:
         name: Name of the model, for messages.
@@ -110,9 +110,9 @@ def find_max_positions(model: Any, tokenizer: Any) -> int:
     """Maximum number of tokens of a language model.
 
     Args:
-        model: Model of transformers. Tables of positions that begin behind a padding row, as
-            RoBERTa's do, hold so many fewer.
-        tokenizer: Tokenizer, whose own limit counts too.
+        model: Model of transformers. If position embeddings begin after a padding row, as in
+            RoBERTa, that many fewer positions are usable.
+        tokenizer: Tokenizer, whose own limit applies too.
     """
     limits = [int(min(tokenizer.model_max_length, _NO_LIMIT))]
     limits += [int(getattr(model.config, "max_position_embeddings", None) or _NO_LIMIT)]
@@ -174,7 +174,7 @@ def _list_modules(folder: Path) -> list[str]:
 
 
 def _check_settings(name: str, settings: Any) -> None:
-    """Refuses an attention that transformers would fetch as code: it is named like a repository."""
+    """Refuses attention named like a repository, whose code transformers would fetch."""
     if isinstance(settings, dict):
         for key, value in settings.items():
             if str(key).endswith("_implementation") and "/" in str(value):
@@ -213,7 +213,7 @@ def quiet_transformers() -> Iterator[None]:
 
 
 def _is_bfloat16_fast(device: torch.device) -> bool:
-    """Whether the device multiplies in bfloat16; a core that only converts is six times slower."""
+    """Whether the device multiplies in bfloat16; CPUs that emulate it are six times slower."""
     if device.type == "cpu":
         has: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
         return bool(has.get("avx512_bf16") or has.get("amx_bf16"))

@@ -31,11 +31,11 @@ from match_graph.io.manifest import MANIFEST
 from match_graph.io.progress import Reporter
 from match_graph.io.source import Snapshot, is_there
 
-#: Folder below a root, and in it that of the vectors of texts, which several data sets share.
+#: Folder of features below a root, and within it the cache of text vectors, shared by data sets.
 FEATURES, TEXTS = "features", "texts"
-#: What to do about damaged ones.
+#: Remedy for damaged features, as a clause.
 _REMEDY = "delete this folder, and give the features again where they were in memory"
-#: What makes the vectors of new texts, beside the features that were made of texts.
+#: File beside features of texts with what computes those of new texts.
 VECTORS = "vectors.safetensors"
 _FORMAT_VERSION, _X, _SHOWN = 1, "x.npy", 3
 
@@ -46,8 +46,8 @@ class Features:
 
     Args:
         x: Vectors in the order of the nodes, [num_nodes, F], float16 or float32, memory-mapped.
-        digest: SHA-256 of what they were made from, the data set among it.
-        path: The ``.npy`` file of ``x``, which stays as it is.
+        digest: SHA-256 of what they were made from, including the data set.
+        path: The ``.npy`` file of ``x``, which is never changed.
     """
 
     x: Tensor
@@ -62,10 +62,10 @@ def open_features(
     root: str | Path | None = None,
     reporter: Reporter | None = None,
 ) -> Features:
-    """Opens features; they are made and brought into the order of the nodes the first time.
+    """Opens features; on first use they are computed and put into the order of the nodes.
 
     Args:
-        source: File, or what makes vectors of texts.
+        source: File, or model of texts.
         dataset: Built data set.
         node_type: Node type.
         root: Root folder, under which they are kept; None takes the default.
@@ -111,10 +111,10 @@ def identify_features(
     data_checksum: str,
     embedder: TextEmbedder | None = None,
 ) -> str:
-    """Digest of the features that `open_features` would give; none are made.
+    """Digest of the features that `open_features` would give, without computing them.
 
     Args:
-        source: File, or what makes vectors of texts.
+        source: File, or model of texts.
         node_type: Node type.
         data_checksum: Checksum of the data set.
         embedder: Language model of the source, where it is open.
@@ -136,7 +136,7 @@ def _open_files(source: FeatureSource) -> Snapshot:
 def _describe_source(
     source: FeatureSource, node_type: str, snapshot: Snapshot, embedder: TextEmbedder | None
 ) -> dict[str, Any]:
-    """Content of a source, without paths: what features are identified by, as JSON."""
+    """Identity of a source for its digest: content of files, or settings of a model, as JSON."""
     if source.path is not None:
         files = {"path": source.path, "ids": source.ids}
         named = {name: snapshot.hashes[path] for name, path in files.items() if path is not None}
@@ -172,7 +172,7 @@ def make_features(
     root: str | Path | None = None,
     reporter: Reporter | None = None,
 ) -> Features:
-    """Keeps features in memory as `open_features` those of a file.
+    """Stores features given in memory, as `open_features` does those of a file.
 
     Args:
         values: Array or tensor in the order of the nodes, [num_nodes, F]; or a data frame with the
@@ -226,7 +226,7 @@ class _Store:
 
         Args:
             table: Rows of features.
-            complete: Called with the folder when the features are in it, before it is in place.
+            complete: Called with the temporary folder after the features are written.
         """
         try:
             self.folder.parent.mkdir(parents=True, exist_ok=True)
@@ -339,7 +339,7 @@ def find_nodes(table: FeatureTable, node_ids: pa.Array, node_type: str) -> NDArr
 
 
 def _make_array(path: Path, shape: tuple[int, int], dtype: np.dtype[Any]) -> Any:
-    """A memory-mapped array whose place on the disk is taken: a full disk is no fault of memory."""
+    """Memory-mapped array with allocated disk space: a full disk is an error here, not a crash."""
     x = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
     if hasattr(os, "posix_fallocate"):
         with path.open("r+b") as file:

@@ -1,4 +1,4 @@
-"""Rows of features in files and in memory, read in blocks; with ids or in the nodes' order."""
+"""Rows of features in files or in memory, read in blocks; with ids or in the order of nodes."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -31,14 +31,14 @@ _ENDINGS = (".npy", ".safetensors", ".parquet")
 
 @dataclass(frozen=True)
 class FeatureTable:
-    """A vector for each of R rows, as blocks in the order of the rows.
+    """Vectors of R rows, read in blocks.
 
     Args:
         num_rows: Number of rows R.
         width: Number of features F.
         dtype: float16 or float32, of the blocks.
-        ids: Node ids of the rows, strings, [R]; None where the rows are those of the nodes.
-        read: Gives the blocks [rows, F], whose rows sum to R; more than once.
+        ids: Node ids of the rows, strings, [R]; None if the rows are in the order of nodes.
+        read: Iterates over blocks [rows, F], R rows in all; may be called several times.
         origin: Where they come from, for messages.
     """
 
@@ -135,7 +135,7 @@ def make_table(values: Any) -> FeatureTable:
 
 
 def find_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Type of features that are kept for values of a type: float16 stays, others are float32."""
+    """Type in which features of a type are stored: float16 stays, others become float32."""
     return np.dtype(np.float16 if dtype == np.float16 else np.float32)
 
 
@@ -175,7 +175,7 @@ def _check_shape(shape: tuple[int, ...], kind: str, are_numbers: bool, origin: s
 
 
 def _convert(values: NDArray[Any], dtype: np.dtype[Any]) -> Block:
-    """Values in a type; what is too large for it becomes infinite, which is refused later."""
+    """Converts values; those too large for the type become infinite, which is refused later."""
     with np.errstate(over="ignore"):
         converted: Block = values.astype(dtype, copy=False)
     return converted
@@ -335,7 +335,7 @@ def _read_ids(path: Path) -> pa.ChunkedArray:
 
 @contextmanager
 def _reading(origin: str) -> Iterator[None]:
-    """Within the block features are read; failures become one sentence."""
+    """Turns failures of reading features within the block into one sentence."""
     try:
         yield
     except (OSError, ValueError, EOFError, SafetensorError, pa.ArrowException) as error:

@@ -20,7 +20,7 @@ from match_graph.io.progress import Reporter
 
 #: Texts whose vectors are written together.
 _CHUNK = 128
-#: Keys of one query; SQLite takes 999 at least.
+#: Keys of one query; SQLite allows at least 999.
 _KEYS = 900
 _LARGEST = float(np.finfo(np.float16).max)
 
@@ -28,12 +28,13 @@ _LARGEST = float(np.finfo(np.float16).max)
 class TextEmbedder:
     """Vectors of texts by a frozen model of sentence-transformers.
 
-    A text is embedded once per model: vectors are kept as float16 in an SQLite file, which runs and
-    processes share. They are written every hundred texts, so that a killed call goes on where
-    it stopped, and several at once share the work. A model is known by its files, whatever its path
-    or name. It computes in bfloat16 on a GPU and on a CPU with instructions for it, where two cores
-    embed 42 texts of 200 word pieces a second by MiniLM against 22 in float32; without them a core
-    does 18 of shorter ones in float32 and 3 in bfloat16. Cosines between the two are above .999.
+    A text is embedded once per model: vectors are cached as float16 in an SQLite file, which runs
+    and processes share. They are written every hundred texts or so, so that a killed call resumes
+    where it stopped, and concurrent ones share the work. A model is identified by the content of
+    its files. It computes in bfloat16 on a GPU and on a CPU with instructions for it, where two
+    cores embed 42 texts of 200 word pieces a second by MiniLM against 22 in float32; without them a
+    core does 18 of shorter ones in float32 and 3 in bfloat16. Cosines between the two are above
+    .999.
 
     Source: Reimers and Gurevych 2019, https://arxiv.org/abs/1908.10084; as features of nodes: Duan
     et al. 2023 (SimTeG), https://arxiv.org/abs/2308.02565, who fine-tune the model first.
@@ -107,7 +108,7 @@ class TextEmbedder:
             return [unique[key] for key in _find_missing(database, unique)]
 
     def prepare(self, texts: Iterable[str]) -> None:
-        """Embeds the texts that the cache lacks, without giving any; raises as `embed`."""
+        """Embeds the texts that the cache lacks, without returning any; raises as `embed`."""
         unique = {_hash(text): text for text in texts}
         with self._open() as database:
             missing = _find_missing(database, unique)

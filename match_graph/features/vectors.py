@@ -23,17 +23,17 @@ from match_graph.typing import DOCUMENT, LABEL, MASKS
 
 #: Parts of the names of tensors in a file.
 _LATENT, _NEIGHBORS = "latent.", "neighbors."
-#: Folds of training documents, whose neighbours are predicted from the others, and documents that
-#: follow each other in one fold at most.
+#: Folds of training documents, whose neighbours are predicted from the other folds, and maximum
+#: number of consecutive documents in one fold.
 _NUM_FOLDS, _RUN = 5, 32
 
 
 class TextVectors:
-    """Vectors of texts: own ones, and behind them the mean of predicted neighbours'.
+    """Vectors of texts, followed by the mean vectors of predicted neighbours.
 
     Args:
-        own: What gives a text its own vector.
-        predictor: Predictor of neighbours; None adds nothing.
+        own: Model of a text's own vector.
+        predictor: Predictor of neighbours; None for own vectors only.
     """
 
     def __init__(
@@ -51,8 +51,8 @@ class TextVectors:
 
         Args:
             texts: Texts.
-            time: Time of each document, [T], int64, which counts where neighbours are no later
-                ones; None for the latest.
+            time: Time of each document, [T], int64, used if neighbours must not be later; None for
+                the latest.
         """
         vectors = self.own.embed(texts)
         if self.predictor is None:
@@ -60,7 +60,7 @@ class TextVectors:
         return _join(vectors, self.predictor.aggregate(_scale(vectors), time))
 
     def save(self, path: Path) -> None:
-        """Writes what was fitted, if anything; a language model stays where it is."""
+        """Writes what was fitted, if anything; a language model is not copied."""
         parts = {_LATENT: self.own, _NEIGHBORS: self.predictor}
         tensors = {
             f"{part}{name}": value.contiguous()
@@ -100,7 +100,7 @@ def make_text_vectors(
     texts: Sequence[str],
     embedder: TextEmbedder | None,
 ) -> tuple[FeatureTable, TextVectors]:
-    """Vectors of the nodes of a type, a row per node, and what makes those of new ones.
+    """Vectors of the nodes of a type, a row per node, and the model for new nodes.
 
     Args:
         source: Source without a file.
@@ -138,7 +138,7 @@ def make_text_vectors(
 def _fit_latent(
     source: FeatureSource, dataset: CorpusDataset, node_type: str, texts: Sequence[str]
 ) -> LatentTexts:
-    """Latent space of the training documents, of all labels, or of a type's nodes in training."""
+    """Latent space of the training documents, of all labels, or of other nodes seen in training."""
     count = dataset.graph.node_tensor(node_type, "train_count")
     if node_type == DOCUMENT:
         texts = [texts[one] for one in dataset.documents(MASKS["train"]).tolist()]
@@ -151,8 +151,8 @@ class _Fitted(NamedTuple):
     """Predictors of neighbours: of all training documents, and without each fold of them."""
 
     predictors: list[NeighborPredictor]
-    which: Tensor  # [num_documents], predictor of a document; 0, of all, but in training
-    itself: Tensor  # [num_documents], the candidate that it is, -1 for none
+    which: Tensor  # [num_documents], predictor of a document: 0, of all, outside of training
+    itself: Tensor  # [num_documents], candidate index of the document, -1 for none
     time: Tensor | None
 
     def aggregate(self, nodes: Tensor, x: Tensor) -> Tensor:
@@ -197,11 +197,11 @@ def _fit_neighbors(
 def assign_runs(number: int) -> Tensor:
     """Folds of documents by runs of up to 32 that follow each other, [number], int64.
 
-    Where documents stand by their source, as Debian's packages do, twins share a run: a new
-    document has no twin in training, and one in another fold would show a document its labels. On
-    debtags 93 % of twins are in another fold one by one, 22 % by runs of 32, and the mean AUC of
-    labels is .934 and .921 for training documents, .922 for validation documents by the same
-    predictors.
+    Where documents are ordered by source, as Debian's packages are, twins share a run: a new
+    document has no twin in training, whereas a twin in another fold would leak a document's labels.
+    On debtags 93 % of twins are in another fold when documents are assigned one by one, 22 % by
+    runs of 32; the mean AUC of labels is .934 and .921 for training documents, and .922 for
+    validation documents by the same predictors.
 
     Args:
         number: Number of documents.
