@@ -1,4 +1,4 @@
-"""Checkpoints of a pre-training: a common state and a shard of each process."""
+"""Checkpoints of pre-training: a common state and a shard per process."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,16 +22,14 @@ from match_graph.io.manifest import LARGE_BYTES, check_regular, compute_digest
 from match_graph.pretrain.shards import Share
 from match_graph.pretrain.trainer import SphericalTrainer
 
-#: What all processes share; the rest is each one's own.
+#: State that all processes share; the rest is per process.
 _COMMON = ("chooser", "num_seen", "num_chunks")
-#: Rows of a shard that are read in one go.
+#: Rows of a shard that are read at once.
 _BLOCK_ROWS = 1 << 16
 
 
 class _Shard(NamedTuple):
-    """File of one process; its name holds the beginning of its SHA-256, so that no other content
-    ever has it.
-    """
+    """File of one process; its name holds the beginning of its SHA-256 and so tells its content."""
 
     name: str
     bytes: int
@@ -43,8 +41,8 @@ class PretrainCheckpoint:
     """Checkpoint of a pre-training over any number of processes.
 
     Each process writes its rows and feeds as a file beside ``path``; when all are on the disk, the
-    first one writes the common state, which names them, at ``path``. So a process that is killed at
-    any moment leaves a whole state. The previous state and its files are kept.
+    first process writes the common state, which names them, at ``path``. So a complete state exists
+    whenever a process is killed. The previous state and its files are kept.
 
     Args:
         path: Path of the common state, on a disk that all processes see.
@@ -55,7 +53,7 @@ class PretrainCheckpoint:
     origin: str
 
     def is_there(self) -> bool:
-        """Whether there is something to read."""
+        """Whether there is a checkpoint."""
         return has_state(self.path)
 
     def write(self, trainer: SphericalTrainer) -> None:
@@ -85,7 +83,7 @@ class PretrainCheckpoint:
         return shard
 
     def _gather_shards(self, shard: _Shard, trainer: SphericalTrainer) -> list[_Shard]:
-        """The files of all processes by rank, of which each tells its size and SHA-256."""
+        """The files of all processes by rank, from their gathered sizes and SHA-256."""
         number, device = trainer.share.number, trainer.device
         told = torch.zeros(number, 33, dtype=torch.int64, device=device)
         own = [shard.bytes, *bytes.fromhex(shard.sha256)]
@@ -98,7 +96,7 @@ class PretrainCheckpoint:
         return found
 
     def _remove_unnamed(self) -> None:
-        """Deletes shards that neither the state nor the previous one names."""
+        """Deletes shards that neither the current nor the previous state names."""
         named: set[str] = set()
         for place in (self.path, previous_state(self.path)):
             if place.is_file():
@@ -108,14 +106,14 @@ class PretrainCheckpoint:
                 file.unlink(missing_ok=True)
 
     def read(self, trainer: SphericalTrainer, warn: Callable[[str], None] | None = None) -> None:
-        """Goes on from the saved state; all processes together.
+        """Resumes from the saved state; all processes together.
 
-        Another number of processes than wrote it share the rows anew and sample other pairs from
-        there on.
+        If it was written by another number of processes, the rows are sharded anew and other pairs
+        are sampled from there on.
 
         Args:
             trainer: Trainer of the same data and settings.
-            warn: Called with a sentence where the previous state is read instead.
+            warn: Called with a sentence if the previous state is read instead.
 
         Raises:
             CheckpointError: It is of other data or settings, or damaged.
@@ -142,7 +140,7 @@ class PretrainCheckpoint:
             )
 
     def _check(self, state: dict[str, Any]) -> None:
-        """Raises a `DamagedError` where a shard of a state of this run is not what was written."""
+        """Raises a `DamagedError` if a shard of a state of this run is not what was written."""
         if state.get("origin") != self.origin:
             return
         for shard in _parse_shards(state):
@@ -188,7 +186,7 @@ def _list_named(place: Path) -> list[_Shard]:
     """Files that a common state names; none where it cannot be read."""
     try:
         return _parse_shards(torch.load(place, map_location="cpu", weights_only=True))
-    except Exception:  # as `read_state`: whatever a damaged file brings about
+    except Exception:  # as in `read_state`: whatever a damaged file raises
         return []
 
 
@@ -196,7 +194,7 @@ def _parse_shards(state: Mapping[str, Any]) -> list[_Shard]:
     """Files that a common state names.
 
     Raises:
-        DamagedError: It names none, or no files beside it.
+        DamagedError: It names none, or files that are not beside it.
     """
     try:
         shards = [_Shard(**one) for one in state["shards"]]
@@ -212,7 +210,7 @@ def _parse_shards(state: Mapping[str, Any]) -> list[_Shard]:
 
 
 def _copy_rows(source: Tensor, there: Share, target: Tensor, here: Share, size: int) -> None:
-    """Copies those rows of a table that both a saved shard and this process's hold.
+    """Copies the rows of a table that are in both a saved shard and this process's shard.
 
     Raises:
         ValueError: The saved shard has another shape, or a value is not finite.

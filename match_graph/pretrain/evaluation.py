@@ -10,13 +10,13 @@ from match_graph.graph.csr import row_index, select_rows, sorted_row_ptr
 from match_graph.graph.view import Graph, GraphView, view_graph
 from match_graph.typing import CITES, DOCUMENT, MASKS, EdgeType
 
-#: Scores that are held at once: 64 MiB.
+#: Scores in memory at once: 64 MiB.
 _SCORES = 1 << 24
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Pairs that training does not see.
+    """Held-out pairs, and the graph without them.
 
     Args:
         data: Graph without the held-out pairs.
@@ -37,7 +37,7 @@ def hold_out(
     Pairs of training documents with kept targets are held out, each with the same probability.
 
     Args:
-        data: A graph; not changed. Its words, which are most of it, are read in place.
+        data: A graph, not changed; its words, which are most of it, are not copied.
         num_rows: Number of kept nodes per type; types not named are kept whole.
         share: Share of each type's pairs to hold out, in 0..1.
         seed: Random seed of the choice; the same seed holds out the same pairs.
@@ -71,7 +71,7 @@ def _evaluated(graph: GraphView) -> list[EdgeType]:
 def rank_pairs(
     anchor: Tensor, target: Tensor, pairs: Tensor, known: Tensor, margin: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The rank of each pair's target among all targets, by cosine, in pieces.
+    """The rank of each pair's target among all targets, by cosine.
 
     Args:
         anchor: Unit vectors of documents, [D, C].

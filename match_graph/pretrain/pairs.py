@@ -17,9 +17,9 @@ from match_graph.typing import CONTEXT, DOCUMENT, MASKS, EdgeType
 
 NEGATIVE_POWER = 0.75
 
-#: Edges are looked through in pieces of this size, so that temporaries stay small.
+#: Edges are scanned in pieces of this size, so that temporaries stay small.
 _PIECE = 1 << 17
-#: A relation of which so many trial samples give no pair is left out.
+#: A relation is left out if this many trial samples give no pair.
 _TRIALS = 100_000
 
 
@@ -27,16 +27,15 @@ _TRIALS = 100_000
 class Relation(ABC):
     """Pairs (anchor, target), each edge of the graph equally likely.
 
-    Lists are read where they are, in memory or in files, and nothing is stored that grows with the
-    edges.
+    Lists are read in place, in memory or in files; nothing else grows with the number of edges.
 
     Args:
         name: Name of the relation, for messages and logs.
         anchor: Name of the table of anchors.
         target: Name of the table of positives and negatives.
         lists: Targets of each source of the edges.
-        degree: Number of edges of each target that may be sampled, [num_targets], int64. Targets
-            that may be are a prefix of the table.
+        degree: Number of edges of each target that may be sampled, [num_targets], int64; nodes from
+            ``num_targets`` on are not sampled.
     """
 
     name: str
@@ -64,10 +63,10 @@ class Relation(ABC):
 
     @abstractmethod
     def sample(self, number: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Up to ``number`` pairs: anchors and targets, int64; fewer where some are not allowed."""
+        """Up to ``number`` pairs: anchors and targets, int64; pairs not allowed are dropped."""
 
     def gives_pairs(self) -> bool:
-        """Whether there are pairs, and negatives to them; by trial where windows decide."""
+        """Whether there are pairs with negatives, by trial, as windows may leave none."""
         if not self.num_pairs or self.num_distinct < 2:
             return False
         trial = torch.Generator(self.cdf.device).manual_seed(0)
@@ -127,7 +126,7 @@ class SetRelation(Relation):
 class SequenceRelation(Relation):
     """Pairs of sequences, such as a document's words: with the source, or within a window.
 
-    Pairs that are not allowed are sampled and dropped, so that nothing is stored that grows with
+    Pairs are sampled by rejection of those not allowed, so that no storage grows with
     edges x window.
 
     Args:
@@ -185,7 +184,7 @@ class SequenceRelation(Relation):
         return inside & self.target_mask.index_select(0, node.clamp(max=self.num_targets - 1))
 
     def _find_ends(self) -> tuple[int, int]:
-        """First edge that holds a pair, and the place behind the last."""
+        """First edge that gives a pair, and the place after the last."""
         num_edges, piece = self.lists.node.numel(), _PIECE
         starts = range(0, num_edges, piece)
         first = next(filter(None, map(self._allowed_within, starts)), None)
@@ -193,7 +192,7 @@ class SequenceRelation(Relation):
         return (0, num_edges) if first is None or last is None else (first[0], last[1])
 
     def _allowed_within(self, start: int) -> tuple[int, int] | None:
-        """First allowed edge of a piece, and the place behind its last; None without."""
+        """First allowed edge of a piece, and the place after its last; None if there is none."""
         col = self.lists.node[start : start + _PIECE]
         allowed = self._is_target(col)
         if self.mask is not None:
@@ -213,8 +212,8 @@ def find_relations(
 
     (document, metadata of each field) is one kind, (document, label), (document, word) and
     (word, context) are one each; on other graphs every edge type is a kind. An edge type with
-    ``position`` is a sequence and gives (target, context) pairs as well. Nodes that hold a
-    training mask are sampled from it alone, be they anchors or targets.
+    ``position`` is a sequence and gives (target, context) pairs as well. Of nodes with a training
+    mask only those of training are sampled, as anchors or as targets.
 
     Args:
         data: A graph, in memory or in files, which are read in place.
@@ -224,8 +223,8 @@ def find_relations(
             is_a, label).
 
     Returns:
-        Kinds with at least one pair and two distinct targets: otherwise there is no negative.
-        Contexts of which 100,000 samples give none are left out, too.
+        Kinds with at least one pair and two distinct targets, as otherwise there are no negatives,
+        of which 100,000 samples give a pair.
 
     Raises:
         GraphError: An edge type is not in the graph, or contexts are not of one node type.
@@ -269,14 +268,14 @@ def find_relations(
 
 
 def _name_pairs(names: set[str], short: str, own: str) -> str:
-    """The short name of a relation, or its own where the short one is taken; notes it."""
+    """The short name of a relation, or its full one if the short one is taken; added to names."""
     name = own if short in names else short
     names.add(name)
     return name
 
 
 def _check_contexts(graph: Graph, relations: Sequence[Relation]) -> None:
-    """Checks that the one table of contexts is of one node type."""
+    """Checks that context vectors, which share one table, are of one node type."""
     found = sorted({one.target for one in relations if one.anchor == CONTEXT})
     if len(found) > 1 or (found and CONTEXT in graph.node_types):
         found += [CONTEXT] * (CONTEXT in graph.node_types)
@@ -286,7 +285,7 @@ def _check_contexts(graph: Graph, relations: Sequence[Relation]) -> None:
         )
 
 
-#: Chunks whose pairs and negatives are sampled in one go.
+#: Chunks whose pairs and negatives are sampled at once.
 _CHUNKS_PER_BLOCK = 32
 
 
@@ -305,10 +304,10 @@ class Chunk(NamedTuple):
 
 
 class PairFeed:
-    """Hands out full chunks of a relation's pairs.
+    """Iterator over full chunks of a relation's pairs.
 
-    Samples without a pair are dropped within a block of many chunks, so that every chunk is full,
-    what is counted are pairs, and a GPU is waited for once per block. A block is small: 32 chunks.
+    Rejected samples are dropped in blocks of 32 chunks, so that every chunk is full, counts are of
+    pairs, and a GPU is synchronised once per block.
 
     Args:
         relation: Relation that pairs are sampled from.
@@ -323,8 +322,8 @@ class PairFeed:
         self.relation, self.chunk_size = relation, chunk_size
         self.num_negatives, self.shared = num_negatives, shared
         empty = torch.empty(0, dtype=torch.int64, device=relation.cdf.device)
-        self.anchor = self.positive = empty  # [pairs in store]
-        self.negative = empty.view(0, num_negatives)  # [chunks in store, K]
+        self.anchor = self.positive = empty  # [buffered pairs]
+        self.negative = empty.view(0, num_negatives)  # [buffered chunks, K]
 
     def next_chunk(self, size: int, generator: torch.Generator) -> Chunk:
         """The next ``size`` pairs, at most ``chunk_size``."""
@@ -348,19 +347,19 @@ class PairFeed:
         self.positive = torch.cat([self.positive, sampled[1]])
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Pairs in store; with the generator's state all that the next chunks depend on."""
+        """Buffered pairs, on which, with the generator's state, the next chunks depend."""
         store = {"anchor": self.anchor, "positive": self.positive, "negative": self.negative}
         return {name: value.clone() for name, value in store.items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor], num_anchors: int) -> None:
-        """Goes on from a saved state.
+        """Resumes from a saved state.
 
         Args:
             state: Saved state, from `state_dict`.
             num_anchors: Number of rows of the relation's table of anchors.
 
         Raises:
-            ValueError: It is of other settings, or a row is out of range.
+            ValueError: It was saved with other settings, or a row is out of range.
         """
         anchor, positive, negative = (state[name] for name in ("anchor", "positive", "negative"))
         if anchor.dim() != 1 or anchor.shape != positive.shape or negative.dim() != 2:

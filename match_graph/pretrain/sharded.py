@@ -1,4 +1,4 @@
-"""Spherical pre-training by several processes, each with a part of every table."""
+"""Spherical pre-training by several processes, with tables sharded by rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -12,7 +12,7 @@ from match_graph.pretrain.shards import ShardedRows, Share
 from match_graph.pretrain.trainer import SphericalTrainer, Step
 from match_graph.typing import EdgeType
 
-#: Steps whose rows are asked for in one go, and the most rows that are.
+#: Maximum numbers of steps, and of their rows, that are planned in one exchange.
 _STEPS_AHEAD, _ROWS_AHEAD = 32, 1 << 20
 
 
@@ -20,13 +20,13 @@ class ShardedTrainer(SphericalTrainer):
     """`SphericalTrainer` of several processes: tables sharded by rows, chunks sampled by rank.
 
     In every step each process samples a chunk of its own, all of the same relation, fetches its
-    distinct rows from their owners and sends the sums of their Riemannian gradients back; owners
-    add those of all processes and bring the rows back to the sphere. So a step is that of one chunk
-    of ``chunk_size`` pairs for each process, and the learning rate falls with the pairs of all.
-    The result is the same to the bit for a seed and a number of processes; with another number the
-    pairs are others.
+    distinct rows from their owners and sends back their summed Riemannian gradients; owners add
+    those of all processes and retract the rows to the sphere. So a step covers a chunk of
+    ``chunk_size`` pairs per process, and the learning rate falls with the pairs of all processes.
+    The result is bit-identical for a seed and a number of processes; another number samples other
+    pairs.
 
-    Every process makes one, with the same arguments, and calls the same methods.
+    Every process creates a trainer with the same arguments, and calls the same methods.
 
     Args:
         group: Processes that share the tables.
@@ -60,18 +60,18 @@ class ShardedTrainer(SphericalTrainer):
 
     @torch.no_grad()
     def _take(self, steps: Sequence[Step]) -> list[Tensor]:
-        visits = self.rows.plan([self._name_rows(step.relation, step.chunk) for step in steps])
+        exchanges = self.rows.plan([self._name_rows(step.relation, step.chunk) for step in steps])
         losses = []
-        for step, visit in zip(steps, visits, strict=True):
-            fetched = self.rows.fetch(visit)
-            anchor, positive, negative = visit.index
+        for step, exchange in zip(steps, exchanges, strict=True):
+            fetched = self.rows.fetch(exchange)
+            anchor, positive, negative = exchange.index
             chunk = Chunk(anchor, positive, negative.view(step.chunk.negative.shape))
             allowed = self._allow(step.relation, step.chunk)
             loss, tangents = self._pull(fetched, fetched, chunk, allowed)
             total = torch.zeros_like(fetched)
-            for index, tangent in zip(visit.index, tangents, strict=True):
+            for index, tangent in zip(exchange.index, tangents, strict=True):
                 total.index_add_(0, index, tangent)
-            self.rows.move(visit, total, step.learning_rate)
+            self.rows.move(exchange, total, step.learning_rate)
             losses.append(loss)
         return losses
 

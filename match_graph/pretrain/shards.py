@@ -1,8 +1,8 @@
 """Tables of unit vectors sharded by rows over processes, and the exchange of their rows.
 
-All tables of a process are one matrix and the rows of many steps are asked for in one go, as a step
-is two exchanges of a millisecond: `match_graph.io.exchange`, by which models share one table, would
-take four.
+All tables of a process are one matrix, and the rows of many steps are requested at once, so that a
+step takes two exchanges, of a millisecond; by `match_graph.io.exchange`, with which models shard
+one table, it would take four.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from torch import Tensor, distributed
 
 from match_graph.pretrain.sphere import random_unit_rows, riemannian_step_
 
-#: Values of one block of rows that is gathered from all processes: 64 MiB.
+#: Values in a block of rows that is gathered from all processes: 64 MiB.
 _BLOCK_VALUES = 1 << 24
 
 
@@ -43,14 +43,14 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Visit:
-    """Rows that one step of all processes moves.
+class Exchange:
+    """Row exchange of one step of all processes.
 
     Args:
-        index: Places among this process's distinct rows, a tensor for each that was asked for.
-        taken: Number of this process's distinct rows by owner, ascending.
-        asked: Places in this process's shard of the rows that processes take, by process, [A].
-        given: Number of rows of ``asked`` by process.
+        index: Index of the requested rows among this process's distinct ones, by request.
+        taken: Number of distinct rows that this process takes from each owner.
+        asked: Places in this process's shard of the rows that others take, by process, [A].
+        given: Number of rows of ``asked`` for each process.
     """
 
     index: list[Tensor]
@@ -62,8 +62,8 @@ class Visit:
 class ShardedRows:
     """The rows of all tables that one process holds, as one matrix, and their exchange.
 
-    A table has as many places on every process, so that a row's place follows from its number
-    alone; a table that does not divide leaves one place unused on some processes.
+    A table has the same number of places on every process, so that a row's place follows from its
+    number; if the rows do not divide evenly, some processes leave one place unused.
 
     Args:
         sizes: Number of rows of each table.
@@ -92,12 +92,12 @@ class ShardedRows:
             for name, size in self.sizes.items()
         }
 
-    def plan(self, steps: Sequence[Sequence[tuple[str, Tensor]]]) -> list[Visit]:
-        """Tells owners of the rows that the next steps move, by two exchanges for all of them.
+    def plan(self, steps: Sequence[Sequence[tuple[str, Tensor]]]) -> list[Exchange]:
+        """Plans the row exchanges of the next steps, with two collective calls for all of them.
 
         Args:
             steps: Tables and rows, int64, of each step; a row may repeat, also between the tensors
-                of a step, and travels once. As many steps on every process.
+                of a step, and is sent once. Every process has the same number of steps.
         """
         number = self.share.number
         bounds = torch.arange(number + 1, device=self.rows.device) * self.num_places
@@ -126,7 +126,7 @@ class ShardedRows:
         )
         asked = incoming.split([count for counts in given_counts for count in counts])
         return [
-            Visit(
+            Exchange(
                 indices[step],
                 taken_counts[step],
                 torch.cat(asked[step :: len(steps)]),
@@ -136,28 +136,30 @@ class ShardedRows:
         ]
 
     def _find_keys(self, name: str, rows: Tensor) -> Tensor:
-        """Numbers of rows that ascend by owner, then by place."""
+        """Keys of rows, which are sorted by owner, then by place."""
         number = self.share.number
         return rows % number * self.num_places + rows // number + self.first[name]
 
-    def fetch(self, visit: Visit) -> Tensor:
-        """The distinct rows that this process moves, [R, C], to index with ``visit.index``."""
-        fetched = self.rows.new_empty(sum(visit.taken), self.rows.size(1))
-        given = self.rows.index_select(0, visit.asked)
-        distributed.all_to_all_single(fetched, given, visit.taken, visit.given, group=self.group)
+    def fetch(self, exchange: Exchange) -> Tensor:
+        """The distinct rows that this process updates, [R, C], for ``exchange.index``."""
+        fetched = self.rows.new_empty(sum(exchange.taken), self.rows.size(1))
+        given = self.rows.index_select(0, exchange.asked)
+        sizes = exchange.taken, exchange.given
+        distributed.all_to_all_single(fetched, given, *sizes, group=self.group)
         return fetched
 
-    def move(self, visit: Visit, tangents: Tensor, learning_rate: float) -> None:
+    def move(self, exchange: Exchange, tangents: Tensor, learning_rate: float) -> None:
         """Sends the Riemannian gradients of distinct rows to their owners, who take the step.
 
         Args:
-            visit: Step that `fetch` was called for.
+            exchange: Exchange that `fetch` was called with.
             tangents: Riemannian gradients of the fetched rows, [R, C].
             learning_rate: Factor of the step.
         """
-        sent = tangents.new_empty(visit.asked.numel(), tangents.size(1))
-        distributed.all_to_all_single(sent, tangents, visit.given, visit.taken, group=self.group)
-        riemannian_step_([(self.rows, [visit.asked], [sent])], learning_rate)
+        sent = tangents.new_empty(exchange.asked.numel(), tangents.size(1))
+        sizes = exchange.given, exchange.taken
+        distributed.all_to_all_single(sent, tangents, *sizes, group=self.group)
+        riemannian_step_([(self.rows, [exchange.asked], [sent])], learning_rate)
 
     def gather(self, name: str) -> Iterator[Tensor]:
         """The rows of a table in order, in blocks, on process 0; empty blocks on the others.

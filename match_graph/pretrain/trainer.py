@@ -20,9 +20,9 @@ from match_graph.pretrain.shards import Share
 from match_graph.pretrain.sphere import random_unit_rows, riemannian_gradient, riemannian_step_
 from match_graph.typing import CITES, CONTEXT, IS_A, EdgeType
 
-#: Reports are called every so many chunks.
+#: Number of chunks between two calls of ``report``.
 _REPORT_EVERY = 100
-#: Values of a chunk's vectors for which a thread pays on CPU.
+#: Values of a chunk's vectors from which another thread pays off on CPU.
 _VALUES_PER_THREAD = 2**18
 
 
@@ -49,10 +49,10 @@ class SphericalTrainer:
     instead of one for each pair (``shared_negatives=False`` samples them for each): one matrix
     product then compares all pairs of a chunk with all its negatives.
 
-    On CPU the result is the same to the bit for the same seed, and one thread does it unless chunks
-    are large: an operation on one of 1,024 positives lasts .1 ms, no longer than it takes to wake a
-    thread and wait for it (3.6 million positives of 1,500 labels: 2.2 ms per chunk with one thread,
-    2.7 with two that spin while they wait, 4.9 with two that sleep).
+    On CPU the result is bit-identical for the same seed. One thread is used unless chunks are
+    large: an operation on a chunk of 1,024 positives takes .1 ms, about as long as waking a thread
+    (3.6 million positives of 1,500 labels: 2.2 ms per chunk with one thread, 2.7 with two that spin
+    while they wait, 4.9 with two that sleep).
 
     Args:
         data: A graph; documents outside ``train_mask`` are never sampled.
@@ -68,7 +68,7 @@ class SphericalTrainer:
         GraphError: No kind of pair can be sampled.
     """
 
-    #: This process among those that share the tables, and the steps that are sampled in one go.
+    #: Rank of this process among those that share the tables; number of steps sampled at once.
     share, steps_ahead = Share(), 1
 
     def __init__(
@@ -121,7 +121,7 @@ class SphericalTrainer:
         save_seconds: float = 30.0,
         stop: int | None = None,
     ) -> None:
-        """Goes on until ``samples`` positives were sampled in all, a step for each chunk.
+        """Trains until ``samples`` positives were sampled in all, a step per chunk.
 
         Args:
             samples: Number of positive pairs; the learning rate falls linearly to 0 over them.
@@ -156,7 +156,7 @@ class SphericalTrainer:
                     last = time.monotonic()
 
     def _sample(self, samples: int, stop: int) -> list[Step]:
-        """The next steps, counted as done."""
+        """The next steps; ``num_seen`` and ``num_chunks`` count them as done."""
         steps: list[Step] = []
         while len(steps) < self.steps_ahead and self.num_seen < stop:
             relation = self._choose(self.kinds[self.num_chunks % len(self.kinds)])
@@ -171,7 +171,7 @@ class SphericalTrainer:
 
     @torch.no_grad()
     def _take(self, steps: Sequence[Step]) -> list[Tensor]:
-        """Takes steps; the sum of the pairs' losses of each, []."""
+        """Takes steps; returns the summed loss of each, []."""
         return [self.step(*step) for step in steps]
 
     def sum_up(self, values: Tensor) -> Tensor:
@@ -184,7 +184,7 @@ class SphericalTrainer:
 
     @torch.no_grad()
     def step(self, relation: Relation, chunk: Chunk, learning_rate: float) -> Tensor:
-        """Moves the rows of one chunk; the sum of the pairs' losses, []."""
+        """Updates the rows of one chunk; returns the summed loss of its pairs, []."""
         anchor, positive, negative = chunk
         anchors, targets = self.tables[relation.anchor], self.tables[relation.target]
         loss, tangents = self._pull(anchors, targets, chunk, self._allow(relation, chunk))
@@ -196,7 +196,7 @@ class SphericalTrainer:
         return loss
 
     def _allow(self, relation: Relation, chunk: Chunk) -> Tensor:
-        """Mask of negatives that are none of their anchor's positives, [P, K], bool."""
+        """Mask of negatives that are not positives of their anchor, [P, K], bool."""
         allowed = chunk.negative != chunk.positive.unsqueeze(1)
         if self.config.filter_positives:
             allowed &= ~relation.holds(chunk.anchor, chunk.negative)
@@ -248,7 +248,7 @@ class SphericalTrainer:
         return kind[bisect.bisect_right(bounds, sampled)]
 
     def state_dict(self) -> dict[str, Any]:
-        """All that the rest of the training depends on: tensors and plain values."""
+        """State that the rest of the training depends on: tensors and plain values."""
         return {
             "tables": self.tables,
             "feeds": {name: feed.state_dict() for name, feed in self.feeds.items()},
@@ -259,9 +259,9 @@ class SphericalTrainer:
         }
 
     def load_progress(self, state: Mapping[str, Any]) -> None:
-        """Goes on from a saved state, of which the tables are there already.
+        """Resumes from a saved state, whose tables are loaded already.
 
-        Without ``generator`` and ``feeds``, as of a state of another number of processes, sampling
+        Without ``generator`` and ``feeds``, as in a state of another number of processes, sampling
         starts anew.
 
         Raises:

@@ -11,12 +11,12 @@ from torch import Tensor
 from match_graph.errors import CheckpointError, GraphError
 from match_graph.typing import WORD
 
-#: What would end a name or a line in word2vec text, and the sign that escapes it.
+#: Characters that would end a name or a line in word2vec text, and the escape character.
 _UNSAFE = re.compile(r"[\s%\x00-\x1f\x7f-\x9f]")
 
 
 def escape_name(node_type: str, name: str) -> str:
-    """A node's name in word2vec text; `urllib.parse.unquote` turns it back.
+    """A node's name in word2vec text; `urllib.parse.unquote` reverses it.
 
     Words stand as they are, other nodes as ``type/name``. White space, control characters and "%"
     become percent escapes ("Journal of Toys" is ``venue/Journal%20of%20Toys``), and so does "/" in
@@ -42,7 +42,7 @@ def write_word2vec(
         names: Names of nodes by node type, at least as many as there are rows.
 
     Returns:
-        How many vectors were written.
+        Number of vectors written.
     """
     number = sum(len(table) for table in tables.values())
     channels = next(iter(tables.values())).size(1)
