@@ -73,7 +73,7 @@ def test_Config_describe_faults_names_the_nearest_setting(setting: str, suggesti
 
 
 def test_load_config_wrong_type_is_not_converted() -> None:
-    """A string is no number, even if it looks like one."""
+    """A string is not a number, even if it looks like one."""
     assert message(None, ["train.epochs='3'"]) == (
         "The configuration must be valid: 'train.epochs': Input should be a valid integer, "
         "found '3'."
@@ -152,8 +152,8 @@ def test_load_config_numbers_beyond_bounds_are_one_sentence(setting: str, expect
     assert message(None, [setting]) == expected
 
 
-def test_TrainConfig_refuses_endless_numbers() -> None:
-    """In Python too."""
+def test_TrainConfig_refuses_numbers_that_are_not_finite() -> None:
+    """NaN is refused in Python too, not only in files."""
     with pytest.raises(ValidationError, match="finite number"):
         TrainConfig(learning_rate=float("nan"))
 
@@ -240,7 +240,7 @@ def test_load_config_settings_that_do_not_go_together(name: str) -> None:
 
 
 def test_load_config_section_without_keys_takes_settings(tmp_path: Path) -> None:
-    """As where all its keys are commented out."""
+    """A section whose keys are all commented out is empty, and takes settings."""
     path = tmp_path / "config.yaml"
     path.write_text("train:\n  # epochs: 3\nmodel:\ndata:\n  options:\n")
     assert load_config(path, ["train.epochs=3", "data.options.a=1"]).train.epochs == 3
@@ -282,7 +282,7 @@ def test_load_config_seed_is_below_two_to_the_32() -> None:
 
 
 def test_load_config_options_of_a_data_set_are_not_its_place() -> None:
-    """What only Python may give is no setting."""
+    """Arguments that only Python may give are refused as options."""
     assert message(None, ["data.options={transform: 5, root: x, seed: 1}"]) == (
         "The configuration must be valid: 'data.options': root, transform cannot be set here, but "
         "only in Python, found {'transform': 5, 'root': 'x', 'seed': 1}."

@@ -280,7 +280,7 @@ def test_Corpus_edge_attr_has_a_column_per_attribute() -> None:
 
 
 def test_CorpusBuilder_times_need_one_of_every_document() -> None:
-    """A corpus with times alone has the column, int64."""
+    """Only a corpus whose documents all have a time has the column, int64."""
     dated, partly = make_builder(), make_builder()
     for builder, times in ((dated, (3, -1)), (partly, (3, None))):
         for name, time in zip("ab", times, strict=True):
@@ -305,10 +305,7 @@ def test_Corpus_all_faults_are_listed_at_once() -> None:
 
 
 def test_hierarchy_frame_find_oddities_hierarchy_something_else() -> None:
-    """Find oddities of a hierarchy of something else and an empty field.
-
-    Both can be read, and are hardly what was meant.
-    """
+    """A hierarchy of other labels and a field without values are read, and give warnings."""
     given = tables()
     given["hierarchy"] = hierarchy_frame([("x", "y", "f:1")])
     given["edges"]["author"] = edge_frame([])
@@ -503,7 +500,7 @@ def test_CorpusBuilder_names_depths_stand_beside_ids_documents() -> None:
 
 
 def test_CorpusBuilder_knows_its_documents_and_when_to_give_up() -> None:
-    """Readers ask both."""
+    """Readers ask whether an id is known, and whether reading on is of use."""
     builder = make_builder()
     builder.add("d", "train", "", {"author": []}, [], "f:1")
     assert "d" in builder

@@ -45,7 +45,7 @@ def test_import_extra_chains_the_cause_of_a_torn_installation(tmp_path, monkeypa
 
 
 def test_list_faults_shows_both_ends_fault_quotes_long_value() -> None:
-    """List faults shows both ends of a fault that quotes a long value."""
+    """A fault that quotes a long value is shortened in its middle."""
     fault = f"a.json:6: the tree number {'[' * 20_000} must be dotted; mend it."
     assert list_faults("Trees must be right", ["short", fault]) == (
         "Trees must be right, but 2 faults were found:\n  short\n"

@@ -1,4 +1,4 @@
-"""Waiting threads: the environment of every process that is ours, and of none that is not."""
+"""OpenMP: spinning is limited in processes of match-graph, and in no other; thread numbers."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ DECIDED = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "KMP_BLOCKTIME", "KMP_LIBRARY")
 
 
 def run_process(arguments: list[str], **variables: str) -> str:
-    """What libgomp says that it has read, in a new process; empty where it was not told."""
+    """The spin count that libgomp reports in a new process."""
     environment = {key: value for key, value in os.environ.items() if key not in DECIDED}
     environment |= {"OMP_DISPLAY_ENV": "verbose", **variables}
     done = subprocess.run(

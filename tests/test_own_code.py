@@ -1,4 +1,4 @@
-"""Classes of a user's own by name, and the errors of their code."""
+"""User-defined classes by name, and the errors of their code."""
 
 import linecache
 import sys

@@ -106,7 +106,7 @@ def test_LatentTexts_from_tensors_checks_their_sizes() -> None:
 
 @pytest.mark.parametrize("key", ["pattern", "tokenizer"])
 def test_LatentTexts_from_tensors_takes_no_other_pattern(key: str) -> None:
-    """It is somebody's file, and "(a+)+b" matches for ever."""
+    """A pattern from a file could backtrack without end, as "(a+)+b" does."""
     tensors = fit(TEXTS, 2).to_tensors()
     about = json.loads(tensors["words"].numpy().tobytes()) | {key: "(a+)+b"}
     changed = torch.from_numpy(np.frombuffer(json.dumps(about).encode(), np.uint8).copy())

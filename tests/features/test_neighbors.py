@@ -136,7 +136,7 @@ def test_make_text_vectors_training_features_hide_own_labels(tmp_path: Path) -> 
 
 
 def test_NeighborPredictor_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of rows in the fit, and of scores."""
+    """Blocks of rows in the fit, and of scores, give the same predictions."""
     x, links, documents = draw_case(0)
     fold, itself = torch.arange(12) % 2, torch.arange(12) % 7
     whole = NeighborPredictor.fit(x, links, documents, 3, fold=fold)

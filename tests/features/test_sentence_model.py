@@ -99,7 +99,7 @@ def test_find_model_names_the_missing_package(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_compute_model_digest_follows_content(folder: Path, sentence_model: Path) -> None:
-    """Not the place, nor what is said of the model; weights and settings."""
+    """The digest depends on weights and settings, not on the folder or the model card."""
     digest = compute_model_digest(folder)
     (folder / "README.md").write_text("A model.")
     assert compute_model_digest(folder) == digest == compute_model_digest(sentence_model)
@@ -108,7 +108,7 @@ def test_compute_model_digest_follows_content(folder: Path, sentence_model: Path
 
 
 def test_load_model_limits_pieces(sentence_model: Path) -> None:
-    """To what is asked for, at most to the model's positions."""
+    """Texts are cut at the requested number, which is at most the model's positions."""
     model = load_model("tiny", sentence_model, CPU, 3)
     first, second = model.encode(["deep nets and graphs of", "deep nets and kernels"])
     assert (first == second).all()

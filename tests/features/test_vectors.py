@@ -231,7 +231,7 @@ def test_open_features_of_earlier_neighbours(tmp_path: Path, home: Path) -> None
 
 
 def test_open_features_refuses_neighbours_that_cannot_be(synthetic: Synthetic, home: Path) -> None:
-    """Those of labels, and earlier ones without times."""
+    """Neighbours of labels, and earlier ones without times, are refused."""
     with pytest.raises(CorpusError) as error:
         open_features(FeatureSource(latent=2, neighbors=1, column=["id"]), synthetic, "label")
     assert str(error.value) == (

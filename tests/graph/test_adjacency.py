@@ -1,4 +1,4 @@
-"""Neighbour lists and what may be drawn of them, against naive loops."""
+"""Neighbour lists and their reachable part, against naive loops."""
 
 from itertools import chain
 
@@ -160,7 +160,7 @@ def test_ReachableLists_sort_forward_lists_by_time() -> None:
 
 @pytest.mark.parametrize("is_sorted", [False, True])
 def test_Adjacency_sorted_edges_are_not_copied(is_sorted: bool) -> None:
-    """The graph's own column serves where the sources ascend."""
+    """The graph's own column is used if the sources are sorted."""
     sources = [0, 0, 2] if is_sorted else [1, 1, 0]
     edge_index = torch.tensor([sources, [1, 1, 0]], dtype=torch.int32)
     lists = Adjacency.from_edges(KIND, edge_index, 3)
@@ -170,6 +170,6 @@ def test_Adjacency_sorted_edges_are_not_copied(is_sorted: bool) -> None:
 
 
 def test_Adjacency_type_without_nodes_has_no_neighbours() -> None:
-    """Nothing is found where nothing is."""
+    """A node type without nodes gives empty lists."""
     lists = Adjacency.from_edges(KIND, torch.empty(2, 0, dtype=torch.int64), 0)
     assert lists.degree(torch.tensor([0, 3])).tolist() == [0, 0]

@@ -77,7 +77,7 @@ def test_select_rows_equals_indexing(data: st.DataObject, lists: list[list[int]]
 
 @given(ragged)
 def test_row_index_repeats_rows(lists: list[list[int]]) -> None:
-    """Every value is told its row."""
+    """Every value gets the index of its row."""
     expected = [row for row, values in enumerate(lists) for _ in values]
     assert row_index(pack(lists)[0]).tolist() == expected
 
@@ -94,7 +94,7 @@ def test_open_gaps_makes_room_before_each_row(lists: list[list[int]], number: in
 
 @given(st.lists(st.sampled_from([0, 0, 0, 1, 2, 40]), min_size=1, max_size=60))
 def test_RowFinder_finds_the_row_of_every_place(lengths: list[int]) -> None:
-    """Also where long rows and many empty ones take turns."""
+    """Also where long rows and runs of empty ones alternate."""
     ptr = make_ptr(torch.tensor(lengths))
     rows = row_index(ptr)
     assert torch.equal(RowFinder(ptr).find(torch.arange(len(rows))), rows)

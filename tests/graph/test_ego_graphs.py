@@ -1,4 +1,4 @@
-"""Subgraphs as encoders take them: fan-outs by name, token ids, start tokens, no label."""
+"""Subgraphs for encoders: fan-outs by name, token ids, input tokens, no labels."""
 
 from pathlib import Path
 

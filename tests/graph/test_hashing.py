@@ -1,4 +1,4 @@
-"""Hashed draws: to the bit a slow version, uniform, without repetition, at the cost of the draw."""
+"""Hashed samples: equal to a slow version, uniform, without replacement, and cheap for any size."""
 
 from itertools import combinations
 

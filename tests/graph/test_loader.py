@@ -334,7 +334,7 @@ def test_EgoLoader_workers_give_the_same_batches(toy_graph: BuiltGraph, with_gra
 
 
 def test_EgoLoader_workers_that_outlive_an_epoch_are_refused(toy_graph: BuiltGraph) -> None:
-    """They would never hear of the next epoch; where nothing is drawn by chance they may stay."""
+    """They would miss the number of the next epoch; without random samples they may persist."""
     sampler = EgoSampler(toy_graph.data, random=True)
     space = TokenSpace.from_data(toy_graph.data)
     kept = {"num_workers": 1, "persistent_workers": True}
@@ -444,11 +444,8 @@ def test_LengthBucketSampler_without_shuffle_all_sorted_length() -> None:
     assert list(sampler) == [[1, 3], [2, 0], [4]]
 
 
-def test_LengthBucketSampler_batches_change_company_between() -> None:
-    """Batches change their company between epochs.
-
-    With several pools, items of one batch are not always together.
-    """
+def test_LengthBucketSampler_epochs_have_other_batches() -> None:
+    """With several pools, items of a batch are not together in every epoch."""
     sampler = LengthBucketSampler(torch.ones(64, dtype=torch.int64), 4, shuffle=True, pool=2)
     first = {frozenset(batch) for batch in sampler}
     sampler.set_epoch(1)
@@ -485,7 +482,7 @@ def test_EgoLoader_it_drives_a_loader(toy_graph: BuiltGraph) -> None:
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("num_workers", [0, 1])
 @pytest.mark.parametrize(("num_processes", "start"), [(1, 0), (1, 7), (3, 0)])
-def test_EgoLoader_ahead_gives_the_same_batches(
+def test_EgoLoader_joined_batches_are_the_same(
     synthetic: Synthetic, num_processes: int, start: int, num_workers: int
 ) -> None:
     """Every list of every batch and its share, also from within an epoch and of a process."""
@@ -517,7 +514,7 @@ def test_EgoLoader_ahead_gives_the_same_batches(
         assert torch.equal(found.label_index, alone.label_index)
 
 
-def test_EgoLoader_samples_several_batches_in_one_go(
+def test_EgoLoader_samples_several_batches_in_one_call(
     toy_graph: BuiltGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Six batches of two documents take two calls where up to seven documents are in one."""

@@ -1,4 +1,4 @@
-"""Neighbourhoods of several hops: a breadth-first search, chances, costs, and what never is."""
+"""Neighbourhoods of several hops against breadth-first search; probabilities, costs, no leak."""
 
 from collections import Counter
 from typing import Any
@@ -220,7 +220,7 @@ def test_NeighborhoodSampler_every_neighbour_has_the_same_chance(by: str) -> Non
 
 
 class CountCost(TorchDispatchMode):
-    """How many values all operations give out together."""
+    """Counts the values that all torch operations return."""
 
     cost = 0
 
@@ -447,7 +447,7 @@ def test_NeighborhoodSampler_node_loader_takes_it(synthetic: Synthetic) -> None:
 
 @pytest.mark.parametrize("cls", [NeighborhoodSampler, EgoSampler])
 def test_EpochSampler_seeds_are_nodes_of_its_type(cls: Any, synthetic: Synthetic) -> None:
-    """Else numbers of other nodes would be taken for documents, or counted from the end."""
+    """Indices of other node types must not be taken for documents, nor negative ones."""
     data = synthetic[0]
     sampler = cls(data, fan(data, 3)) if cls is NeighborhoodSampler else cls(data)
     number = synthetic.num_documents

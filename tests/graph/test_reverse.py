@@ -1,4 +1,4 @@
-"""Lists by target: compared with a slow loop, also where edges are spread over files."""
+"""Transposed neighbour lists against a slow loop, also in several blocks of edges."""
 
 from pathlib import Path
 

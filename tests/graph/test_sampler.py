@@ -1,4 +1,4 @@
-"""Ego-networks: what is drawn, how much, with which probability, and what never is."""
+"""Ego-networks: sampled edges, budgets, probabilities, and no leak."""
 
 import math
 from collections import Counter
@@ -43,7 +43,7 @@ def unpack(draw: EgoSample) -> list[dict[EdgeType, list[int]]]:
 
 
 def pour(counts: list[int], budget: int) -> list[int]:
-    """One unit at a time to the type that has least; of equals, to the one with more to give."""
+    """Water-filling by a loop: a unit to the type that has least, of ties to the larger one."""
     order = sorted(range(len(counts)), key=lambda number: (counts[number], number))
     taken = [0] * len(counts)
     for _ in range(min(budget, sum(counts))):
@@ -266,7 +266,7 @@ def test_EgoSampler_epoch_is_reproducible_and_epochs_differ(synthetic: Synthetic
     assert not torch.equal(nodes(0, 3), nodes(1, 3))
 
 
-def test_EgoSampler_seed_draws_the_same_in_whatever_company(synthetic: Synthetic) -> None:
+def test_EgoSampler_seed_draws_the_same_in_any_batch(synthetic: Synthetic) -> None:
     """A sample does not depend on the batch, its order, or the order of edge types."""
     sampler = EgoSampler(synthetic[0], 2, 5, random=True, seed=5)
     whole = unpack(sampler.sample(torch.arange(400)))
@@ -285,7 +285,7 @@ def test_EgoSampler_seed_draws_the_same_in_whatever_company(synthetic: Synthetic
 
 
 def test_EgoSampler_draws_leave_the_global_generator_alone(synthetic: Synthetic) -> None:
-    """A sampler draws by itself."""
+    """Sampling does not change the state of torch's global generator."""
     state = torch.get_rng_state()
     EgoSampler(synthetic[0], 2, random=True).sample(torch.arange(50))
     assert torch.equal(torch.get_rng_state(), state)

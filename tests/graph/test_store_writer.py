@@ -66,7 +66,7 @@ def test_ArrayFile_refuses_other_rows_than_it_was_made_for(tmp_path: Path) -> No
 
 
 def test_StoreWriter_schema_names_what_was_not_written(tmp_path: Path) -> None:
-    """A build without its lists by target is none."""
+    """A build without its lists by target is incomplete."""
     writer = StoreWriter(tmp_path)
     writer.add_nodes("document", 1)
     writer.add_edges(("document", "cites", "document"), 0)

@@ -1,4 +1,4 @@
-"""Dictionaries of fragments made one, against a count of all strings at once."""
+"""Merged dictionaries of fragments, against a count of all strings at once."""
 
 import tempfile
 from collections import Counter

@@ -186,7 +186,7 @@ def test_ShardedTrainer_and_its_checkpoint(synthetic: Synthetic, tmp_path: Path)
 def test_PretrainCheckpoint_killed_between_shards_and_state(
     synthetic: Synthetic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The older state is whole; what nobody names is deleted with the next one."""
+    """The older state stays complete; unreferenced shards are deleted with the next one."""
     trainer = SphericalTrainer(synthetic[0], SMALL)
     saved = PretrainCheckpoint(tmp_path / "state.pt", "origin")
     trainer.fit(SAMPLES, stop=1_000)

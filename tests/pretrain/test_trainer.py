@@ -1,4 +1,4 @@
-"""The trainer: what moves, what repeats, on which graphs it works."""
+"""Spherical trainer: updated rows, reproducibility, any heterogeneous graph."""
 
 import copy
 from collections import Counter
@@ -131,7 +131,7 @@ def test_SphericalTrainer_positive_itself_is_never_a_negative() -> None:
 
 
 def test_SphericalTrainer_filter_positives_spares_anchors() -> None:
-    """Filter positives spares all of an anchors targets."""
+    """With filter_positives no target of an anchor is a negative of it."""
     data = HeteroData()
     data["a"].num_nodes, data["b"].num_nodes = 1, 3
     data["a", "to", "b"].edge_index = torch.tensor([[0, 0, 0], [0, 1, 2]], dtype=torch.int32)
@@ -144,7 +144,7 @@ def test_SphericalTrainer_filter_positives_spares_anchors() -> None:
 
 
 def test_SphericalTrainer_filter_spares_positives_of_contexts(synthetic: Synthetic) -> None:
-    """Contexts have no edges to filter by; a pair's own positive is no negative still."""
+    """Contexts have no edges to filter by; a pair's own positive is still never a negative."""
     config = SMALL.model_copy(update={"filter_positives": True})
     trainer = SphericalTrainer(synthetic[0], config)
     relation = next(kind[0] for kind in trainer.kinds if kind[0].anchor == CONTEXT)
