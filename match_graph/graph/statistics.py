@@ -70,7 +70,7 @@ def describe_graph(data: Graph, targets: Targets) -> dict[str, int | float]:
 def compare_counts(
     found: Mapping[str, float], published: Mapping[str, float]
 ) -> dict[str, tuple[float, float]]:
-    """Published counts beside those of a graph.
+    """Differences of a graph's counts from published ones.
 
     Args:
         found: Counts by row, from `describe_graph` and the data set's notes.
@@ -89,7 +89,7 @@ def compare_counts(
 
 #: Documents whose words are compared at once.
 _DOCUMENTS = 50_000
-#: What the two ends of an edge type are called where they are of one type, or not of all nodes.
+#: Names of the ends of edge types whose ends have one type, or are not all nodes of a type.
 _ENDS = {
     CITES: ("citing document", "cited document"),
     IS_A: ("child", "parent"),
@@ -142,7 +142,7 @@ def describe_degrees(data: Graph) -> pd.DataFrame:
 
 
 def describe_depths(data: Graph, targets: Targets) -> pd.DataFrame:
-    """A row per depth of the hierarchy: labels, how many training never saw, documents of each."""
+    """A row per depth of the hierarchy: labels, those unseen in training, documents of each."""
     graph = view_graph(data)
     dag = Hierarchy.from_data(graph)
     count = targets.count(_masks(graph)["train"].nonzero().view(-1)).numpy()
@@ -160,7 +160,7 @@ def describe_depths(data: Graph, targets: Targets) -> pd.DataFrame:
 
 
 def describe_coverage(data: Graph) -> pd.DataFrame:
-    """A row per metadata field (and words) and split: how much is there, how much of it is new.
+    """Coverage per metadata field (and words) and split: how much is there, and how much is new.
 
     Columns: documents; the share that has a value; values per document; the share of values that
     no training document has; of the documents with values, the share that has only such.
@@ -186,7 +186,7 @@ def describe_coverage(data: Graph) -> pd.DataFrame:
 
 
 def _count_known(graph: GraphView, edge_type: EdgeType) -> Tensor:
-    """Number of each document's edges that lead to nodes that training saw, [D], int64."""
+    """Number of each document's edges to nodes that occur in training, [D], int64."""
     lists, seen = graph.adjacency(edge_type), graph.train_degree(edge_type) > 0
     counts = [
         torch.bincount(row_index(ptr - ptr[0])[seen[node.long()]], minlength=len(ptr) - 1)
@@ -196,7 +196,7 @@ def _count_known(graph: GraphView, edge_type: EdgeType) -> Tensor:
 
 
 def _blocks(lists: Adjacency) -> Iterator[tuple[Tensor, Tensor]]:
-    """Offsets and neighbours of some documents after the others; offsets are those of all lists."""
+    """Offsets and neighbours of blocks of documents; offsets count from the first document."""
     for start in range(0, len(lists.ptr) - 1, _DOCUMENTS):
         ptr = lists.ptr[start : start + _DOCUMENTS + 1]
         yield ptr, lists.node[int(ptr[0]) : int(ptr[-1])]
@@ -217,7 +217,7 @@ def describe_parents(data: Graph, targets: Targets) -> pd.DataFrame:
 
 
 def count_duplicates(data: Graph) -> pd.DataFrame:
-    """Documents whose word sequence stands in another document too, by pair of splits.
+    """Documents whose word sequence another document has too, by pair of splits.
 
     Documents without words are left out. A row "test in train" counts the test documents of which
     training has the text; "train in train" those that are not the first of their text.
