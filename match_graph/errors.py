@@ -190,8 +190,8 @@ def _find_place(cls: type[BaseModel], path: tuple[int | str, ...]) -> tuple[int 
 
 def _suggest(cls: type[BaseModel], path: tuple[int | str, ...], prefix: str) -> str:
     """Clause on an unknown setting: the nearest name, or all names."""
-    section = _find_section(cls, path[:-1])
-    names = sorted(section.model_fields) if section is not None else []
+    section: Any = reduce(_enter, path[:-1], cls)
+    names = sorted(section.model_fields) if _is_model(section) else []
     above, last = prefix + "".join(f"{place}." for place in path[:-1]), str(path[-1])
     if near := find_nearest(last, names):
         return f"the nearest is '{above}{near}'"
@@ -230,12 +230,6 @@ def list_fields(cls: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, F
         for inner in get_args(field.annotation):
             if _is_model(inner):
                 yield from list_fields(inner, f"{prefix}{name}.{place}.")
-
-
-def _find_section(cls: type[BaseModel], path: tuple[int | str, ...]) -> type[BaseModel] | None:
-    """The model at a path, also within lists and mappings; None if there is none."""
-    found: Any = reduce(_enter, path, cls)
-    return found if _is_model(found) else None
 
 
 def _enter(annotation: Any, key: int | str) -> Any:

@@ -86,7 +86,8 @@ def sample_subsets(size: Tensor, count: Tensor, key: Tensor) -> Tensor:
     count_of_rows = count[rows]
     step = torch.arange(int(count_of_rows.max()))
     last = (size[rows] - count_of_rows).unsqueeze(1) + step  # [R', widest]
-    chosen = _below(hash_keys(key[rows].unsqueeze(1), step), last + 1)
+    hashed = hash_keys(key[rows].unsqueeze(1), step) & (2**63 - 1)
+    chosen = hashed % (last + 1)  # uniform but for a bias of (last + 1) / 2^63
     for column in range(1, step.numel()):  # columns beyond a row's count are filled and not read
         value = chosen[:, column]
         repeated = (chosen[:, :column] == value.unsqueeze(1)).any(dim=1)
@@ -114,8 +115,3 @@ def _mix(state: Tensor) -> Tensor:
 def _shift_right(state: Tensor, bits: int) -> Tensor:
     """Logical right shift; torch's is arithmetic, which copies the sign."""
     return (state >> bits) & ((1 << (64 - bits)) - 1)
-
-
-def _below(hashed: Tensor, bound: Tensor) -> Tensor:
-    """Numbers in 0..bound - 1; uniform but for bound / 2^63."""
-    return (hashed & (2**63 - 1)) % bound

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from match_graph.config import PretrainConfig
 from match_graph.errors import GraphError
-from match_graph.graph.view import Graph, GraphView, view_graph
+from match_graph.graph.view import Graph, view_graph
 from match_graph.openmp import limit_threads
 from match_graph.pretrain.objective import margin_gradients, margin_tangents
 from match_graph.pretrain.pairs import Chunk, PairFeed, Relation, find_relations
@@ -85,7 +85,8 @@ class SphericalTrainer:
         rows = {name: graph.num_nodes(name) for name in graph.node_types}
         rows.update(num_rows or {})
         if edge_types is None:
-            edge_types = _choose_edge_types(graph, config)
+            wanted = {CITES: config.cited_documents, IS_A: config.label_parent}
+            edge_types = [one for one in graph.edge_types if wanted.get(one, True)]
         self.kinds = find_relations(graph, rows, config.window, edge_types)
         if not self.kinds:
             raise GraphError(
@@ -295,8 +296,3 @@ def _find_sizes(relations: Sequence[Relation], rows: Mapping[str, int]) -> dict[
         is_context = relation.anchor == CONTEXT
         sizes[relation.anchor] = rows[relation.target if is_context else relation.anchor]
     return dict(sorted(sizes.items()))
-
-
-def _choose_edge_types(data: GraphView, config: PretrainConfig) -> list[EdgeType]:
-    wanted = {CITES: config.cited_documents, IS_A: config.label_parent}
-    return [edge_type for edge_type in data.edge_types if wanted.get(edge_type, True)]
