@@ -12,9 +12,6 @@ from match_graph.errors import GraphError
 from match_graph.graph.adjacency import Adjacency
 from match_graph.typing import MASKS, EdgeType
 
-#: Edges that are counted at once.
-_PIECE = 2**20
-
 
 class GraphView(Protocol):
     """Read interface of a graph: counts, attributes and neighbour lists by type.
@@ -125,13 +122,9 @@ class MemoryGraph:
 
     def train_degree(self, edge_type: EdgeType) -> Tensor:
         train = self.node_tensor(edge_type[0], MASKS["train"])
-        degree = torch.zeros(self.num_nodes(edge_type[2]), dtype=torch.int64)
-        for row, col in zip(
-            *(end.split(_PIECE) for end in self.edge_index(edge_type)), strict=True
-        ):
-            chosen = col if train is None else col[train[row.long()]]
-            degree += torch.bincount(chosen, minlength=degree.numel())
-        return degree
+        row, col = self.edge_index(edge_type)
+        chosen = col if train is None else col[train[row.long()]]
+        return torch.bincount(chosen, minlength=self.num_nodes(edge_type[2]))
 
     def without(self, node_types: Sequence[str], edge_types: Sequence[EdgeType]) -> "MemoryGraph":
         kept = [name for name in self.node_types if name not in node_types]
