@@ -3,7 +3,7 @@
 The line from raw files to predictions is `open_dataset` (or `build_graph` of a `Corpus`),
 `start_run`, `Run.train`, `Run.evaluate`, `load`, `Classifier.predict`; `run_benchmark` compares
 many runs, `write_report` makes a page of one or of many. Every part also serves alone, and more
-names stand in the sub-packages.
+names are in the sub-packages.
 """
 
 import lazy_loader as lazy

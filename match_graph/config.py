@@ -375,7 +375,7 @@ def read_settings(path: Path) -> dict[str, Any]:
     """Keys and values of a configuration file; only its format version is checked.
 
     Raises:
-        ConfigError: It is no YAML mapping, or of another format.
+        ConfigError: It is not a YAML mapping, or of another format version.
     """
     example = "docs/how_to/own_data.md for an example"
     found = read_mapping(path, "A configuration", FORMAT_VERSION, example)

@@ -92,7 +92,7 @@ class Corpus:
     are attributes of the edges.
 
     ``hierarchy``: columns ``child``, ``parent`` (label ids, str) and ``origin`` (file:line, for
-    messages). Nodes that no document carries may stand in it; `build_graph` contracts them.
+    messages). Nodes that no document carries may occur; `build_graph` contracts them.
 
     ``warnings``: what looked like a mistake while reading, a sentence each. ``skipped``: documents
     that were left out for their faults, columns ``place`` and ``reason``.

@@ -195,7 +195,7 @@ class CorpusBuilder:
         notes. Fields that ``metadata`` lacks are empty.
 
         Raises:
-            CorpusError: The split is none, a field is not of the corpus, or values are no list.
+            CorpusError: The split or a field is unknown, or values are not a list.
         """
         lists = {**metadata, LABEL: labels}
         self._check_given(split, lists, place)
@@ -325,7 +325,7 @@ class CorpusBuilder:
         """Builds the corpus.
 
         Args:
-            hierarchy: (child, parent, origin) triples, behind those of `edges`.
+            hierarchy: (child, parent, origin) triples, in addition to those of `edges`.
             label_names: Names of labels by id, where known.
 
         Raises:

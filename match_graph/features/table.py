@@ -112,7 +112,7 @@ def make_table(values: Any) -> FeatureTable:
             ids as its column ``id`` or as its index, and a column of lists or columns of numbers.
 
     Raises:
-        CorpusError: They are no matrix of numbers.
+        CorpusError: They are not a matrix of numbers.
     """
     origin = "the given array"
     if isinstance(values, pd.DataFrame):

@@ -142,7 +142,7 @@ def _fit_latent(
     count = dataset.graph.node_tensor(node_type, "train_count")
     if node_type == DOCUMENT:
         texts = [texts[one] for one in dataset.documents(MASKS["train"]).tolist()]
-    elif node_type != LABEL and count is not None:  # labels are known, whoever carries them
+    elif node_type != LABEL and count is not None:  # labels unseen in training are known too
         texts = [texts[one] for one in count.nonzero().view(-1).tolist()]
     return LatentTexts.fit(texts, source.latent or 0, dataset.tokenizer)
 

@@ -43,7 +43,7 @@ class BuiltGraph:
     """A built graph with its targets and names.
 
     Args:
-        data: The graph; its schema stands in `build_graph`.
+        data: The graph; for its schema see `build_graph`.
         targets: Gold labels of all splits.
         tables: Table of names per node type, rows in the order of the graph.
         notes: Counts of what was dropped or contracted.

@@ -50,8 +50,8 @@ def find_parents(leaf: Tensor, sizes: tuple[int, ...]) -> list[Tensor]:
         sizes: Number of nodes on each level, from `tree_sizes`.
 
     Returns:
-        For each level from the second on [nodes of it], int64. Clusters are numbered so that the
-        halves of one lie side by side: those above are prefixes of the number in bits.
+        For each level from the second on [nodes of it], int64. The halves of a cluster have
+        consecutive numbers, so that a parent's number is a prefix of its children's in bits.
     """
     clusters = [torch.arange(below) // (below // above) for above, below in pairwise(sizes[:-1])]
     return [*clusters, leaf] if len(sizes) > 1 else []

@@ -154,8 +154,8 @@ class NeighborhoodSampler(EpochSampler):
                 graph's ``time``; None for any. A sample depends on it even if it excludes no node.
 
         Raises:
-            GraphError: A seed is none of the graph's, the graph has no ``time``, or ``time`` is not
-                of its form.
+            GraphError: A seed is not in the graph, the graph has no ``time``, or ``time`` is not of
+                its form.
         """
         check_rows(seed, self.num_nodes[self.seed_type] - self._first_seed, self.seed_type)
         if time is not None:

@@ -182,7 +182,7 @@ class EgoSampler(EpochSampler):
         for number, edge_type in enumerate(sample.edge_types):
             mask = sample.edge_type == number
             row[edge_type], edge[edge_type] = source[mask], sample.edge[mask]
-            col[edge_type] = sample.node[mask]  # numbered anew below
+            col[edge_type] = sample.node[mask]  # re-indexed below
             into.setdefault(edge_type[2], []).append(edge_type)
         node = {self.seed_type: sample.seed}
         num_nodes = {self.seed_type: [sample.seed.numel(), 0]}

@@ -241,8 +241,8 @@ def write_graph(writer: StoreWriter, data: HeteroData, targets: Targets) -> None
     """Writes a graph in memory with its gold labels; edges in any order are sorted by source.
 
     Raises:
-        GraphError: A node type has no number of nodes, an attribute is no tensor of the nodes or
-            edges, or the ``position`` of edges is not their place in the list of their source.
+        GraphError: The number of nodes of a type is unknown, an attribute is not a tensor of the
+            nodes or edges, or the ``position`` of edges is not their place in their source's list.
     """
     if held := sorted(data._global_store.keys()):
         raise GraphError(

@@ -145,7 +145,7 @@ def count_nodes(data: HeteroData, node_type: str) -> int:
     """Number of nodes of a type.
 
     Raises:
-        GraphError: There is no such type, or nothing of it tells the number.
+        GraphError: There is no such type, or its number of nodes is unknown.
     """
     number = data[node_type].num_nodes if node_type in data.node_types else None
     if number is None:

@@ -21,9 +21,9 @@ _BLOCK_VALUES = 1 << 24
 class Share:
     """Rank of a process among those that share tables.
 
-    Row r of a table lies on process r % number, at place r // number of its shard. Tables are
-    ordered by frequency: blocks of consecutive rows would leave the frequent rows, and with them
-    nearly all of the exchange, to the first process.
+    Row r of a table is on process r % number, at place r // number of its shard. Tables are ordered
+    by frequency: with shards of consecutive rows the first process would own the frequent rows, and
+    handle nearly all of the exchange.
 
     Args:
         rank: Rank of this process.

@@ -61,8 +61,8 @@ def read_word_vectors(
     """Unit vectors of words from a GloVe or word2vec text file, with or without its header.
 
     Only the words asked for are kept in memory. Names may hold spaces (GloVe has such); where one
-    occurs twice, the first counts. Words that the file lacks, and zero vectors, are drawn uniform
-    on the sphere.
+    occurs twice, the first counts. Vectors of words that the file lacks, and zero vectors, are
+    sampled uniformly on the sphere.
 
     Args:
         path: Text file with lines "word value value ...", UTF-8.
@@ -126,10 +126,10 @@ def _broken(path: Path, line: int, found: str) -> CheckpointError:
 def spread_label_vectors(weight: Tensor, label: Tensor, slot_channels: int) -> Tensor:
     """Weights of a linear prediction layer that start from label vectors.
 
-    Not in the paper. A document's state is made of slots (MATCH: one per [CLS] token, delta
-    channels and the position code); a label's vector stands in the first channels of each slot,
+    Not in the paper. A document's state consists of slots (MATCH: one per [CLS] token, of delta
+    channels and the position code). A label's vector is written to the first channels of each slot,
     where the encoder's tokens hold their pre-trained vectors, scaled to the root mean square norm
-    of what it replaces. The other channels stay as they are.
+    of what it replaces. The other channels keep their initial values.
 
     Args:
         weight: Initial weights of the head, [L, slots * slot_channels].
