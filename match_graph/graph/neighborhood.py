@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch_geometric.data import HeteroData
 from torch_geometric.sampler import HeteroSamplerOutput, NodeSamplerInput
 
 from match_graph.errors import GraphError
-from match_graph.graph.adjacency import Candidates, ReachableLists, check_times
+from match_graph.graph.adjacency import Adjacency, ReachableLists, check_times
 from match_graph.graph.csr import check_rows, make_ptr, row_index
 from match_graph.graph.hashing import hash_keys, hash_type, sample_subsets
 from match_graph.graph.sampler import EpochSampler
@@ -204,8 +204,7 @@ class NeighborhoodSampler(EpochSampler):
         self, seed: Tensor, limit: Tensor | None, visited: dict[str, "_Visited"], hop: int
     ) -> list["_Step"]:
         """Samples edges of all nodes that the last hop found, by every edge type of this hop."""
-        steps: list[_Step] = []
-        sizes, keys = [], []
+        pending, keys = [], []
         epoch = self.epoch + 1 if self.random else 0
         for edge_type, reachable in (self._lists if hop else self._seed_lists).items():
             fanout = self.fanouts[edge_type][hop] if hop < len(self.fanouts[edge_type]) else 0
@@ -220,18 +219,21 @@ class NeighborhoodSampler(EpochSampler):
             node = node if hop else node - self._first_seed
             latest = None if limit is None else limit[root]
             candidates = reachable.find_candidates(node, latest)
-            sizes.append(candidates.degree)
             count = candidates.degree if fanout < 0 else candidates.degree.clamp(max=fanout)
-            steps.append(_Step(candidates, root, nodes.first_new, count))
-        if not steps:
+            pending.append((candidates, count, root, nodes.first_new))
+        if not pending:
             return []
-        counts = torch.cat([step.count for step in steps])
-        sampled = sample_subsets(torch.cat(sizes), counts, torch.cat(keys))
-        totals = [int(step.count.sum()) for step in steps]
-        for step, offset in zip(steps, sampled.split(totals), strict=True):
-            step.take(offset)
+        degrees = torch.cat([candidates.degree for candidates, *_ in pending])
+        counts = [count for _, count, *_ in pending]
+        sampled = sample_subsets(degrees, torch.cat(counts), torch.cat(keys))
+        offsets = sampled.split([int(count.sum()) for count in counts])
+        steps = []
+        for (candidates, count, root, first), offset in zip(pending, offsets, strict=True):
+            lists, row = candidates.lists, row_index(make_ptr(count))
+            node, edge = candidates.take(row, offset)
             if not hop and self._first_seed:
-                step.edge = -1 - 2 * step.edge - int(step.lists.backwards)  # unlike the graph's
+                edge = -1 - 2 * edge - int(lists.backwards)  # unlike the graph's
+            steps.append(_Step(lists, root[row], first + row, node, edge))
         return steps
 
     def _make_lists(self, graph: GraphView) -> dict[EdgeType, ReachableLists]:
@@ -289,28 +291,25 @@ class _Visited:
         return place
 
 
+@dataclass
 class _Step:
-    """Edges of one type that one hop samples around R nodes, ``count`` each, E in all.
+    """Edges of one type that one hop samples, E in all.
 
     Args:
-        candidates: Reachable neighbours of the nodes.
-        root: Component of each node, [R]; of each edge, [E], after `take`.
-        first_source: Index of the first node among the found nodes; the others follow.
-        count: Number of edges to sample around each node, [R].
+        lists: Neighbour lists that were followed.
+        root: Component of each edge, [E].
+        source_place: Index of each followed node among the found ones of its type, [E].
+        node: Neighbour at the other end of each edge, [E].
+        edge: Index of each edge, [E].
+        target_place: Index of each neighbour among the found nodes of its type, [E]; set later.
     """
 
-    def __init__(
-        self, candidates: Candidates, root: Tensor, first_source: int, count: Tensor
-    ) -> None:
-        self.candidates, self.lists = candidates, candidates.lists
-        self.root, self.count, self.first_source = root, count, first_source
-        self.node = self.edge = self.source_place = self.target_place = root  # until taken
-
-    def take(self, offset: Tensor) -> None:
-        """Looks up the neighbours at packed places [E] of the lists."""
-        row = row_index(make_ptr(self.count))
-        self.node, self.edge = self.candidates.take(row, offset)
-        self.root, self.source_place = self.root[row], self.first_source + row
+    lists: Adjacency
+    root: Tensor
+    source_place: Tensor
+    node: Tensor
+    edge: Tensor
+    target_place: Tensor = field(init=False)
 
     @property
     def ends(self) -> tuple[Tensor, Tensor]:
