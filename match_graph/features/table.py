@@ -26,7 +26,6 @@ Block: TypeAlias = NDArray[np.float16] | NDArray[np.float32]
 ID = "id"
 #: Bytes of a block of rows.
 _BLOCK_BYTES = 2**24
-_ENDINGS = (".npy", ".safetensors", ".parquet")
 
 
 @dataclass(frozen=True)
@@ -82,10 +81,10 @@ def open_table(source: FeatureSource) -> FeatureTable:
         CorpusError: A file is missing, damaged or of another form.
     """
     path = Path(source.path or "")
-    openers = dict(zip(_ENDINGS, (_open_npy, _open_safetensors, _open_parquet), strict=True))
+    openers = {".npy": _open_npy, ".safetensors": _open_safetensors, ".parquet": _open_parquet}
     if path.suffix not in openers:
         raise CorpusError(
-            f"Features must be in a file that ends with one of {', '.join(_ENDINGS)}, found "
+            f"Features must be in a file that ends with one of {', '.join(openers)}, found "
             f"'{path}'; write its array by numpy.save, its rows in the order of the nodes or with "
             f"ids beside."
         )
