@@ -72,13 +72,11 @@ class PretrainCheckpoint:
         trainer.sum_up(torch.zeros(1, device=trainer.device))  # all wait until it is written
 
     def _write_shard(self, state: Mapping[str, Any], trainer: SphericalTrainer) -> _Shard:
-        stem = _name_shard(self.path, trainer.share)
-        with beside(self.path.with_name(f"{stem}.pt")) as place:
+        with beside(self.path.with_name(f"{self.path.stem}-{trainer.share.rank}.pt")) as place:
             with place.open("wb") as file:  # a file of Python's: its errors say what the disk said
                 torch.save(dict(state), file)
             finish(place)
-            digest = compute_digest(place)
-            shard = _Shard(_complete(stem, digest.sha256), *digest)
+            shard = _name_shard(self.path, trainer.share, *compute_digest(place))
             place.replace(self.path.with_name(shard.name))
         return shard
 
@@ -88,12 +86,10 @@ class PretrainCheckpoint:
         told = torch.zeros(number, 33, dtype=torch.int64, device=device)
         own = [shard.bytes, *bytes.fromhex(shard.sha256)]
         told[trainer.share.rank] = torch.tensor(own, device=device)
-        found = []
-        for rank, (size, *digits) in enumerate(trainer.sum_up(told).tolist()):
-            sha256 = bytes(digits).hex()
-            stem = _name_shard(self.path, Share(rank, number))
-            found.append(_Shard(_complete(stem, sha256), size, sha256))
-        return found
+        return [
+            _name_shard(self.path, Share(rank, number), size, bytes(digits).hex())
+            for rank, (size, *digits) in enumerate(trainer.sum_up(told).tolist())
+        ]
 
     def _remove_unnamed(self) -> None:
         """Deletes shards that neither the current nor the previous state names."""
@@ -174,12 +170,9 @@ class PretrainCheckpoint:
         self._remove_unnamed()
 
 
-def _name_shard(path: Path, share: Share) -> str:
-    return f"{path.stem}-{share.rank}-of-{share.number}"
-
-
-def _complete(stem: str, sha256: str) -> str:
-    return f"{stem}-{sha256[:16]}.pt"
+def _name_shard(path: Path, share: Share, size: int, sha256: str) -> _Shard:
+    name = f"{path.stem}-{share.rank}-of-{share.number}-{sha256[:16]}.pt"
+    return _Shard(name, size, sha256)
 
 
 def _list_named(place: Path) -> list[_Shard]:
