@@ -298,7 +298,7 @@ class CorpusBuilder:
             self.faults.append(fault.text)
 
     def replay(self, faults: Iterable[Fault]) -> None:
-        """Notes the faults of a part after those of earlier parts, as one reading would stop."""
+        """Notes the faults of a part after those of earlier ones, up to where reading would end."""
         row = -1
         for fault in faults:
             if self.is_hopeless and fault.row != row:
