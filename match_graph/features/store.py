@@ -1,8 +1,6 @@
 """Features of a node type in the order of its nodes: aligned once, then memory-mapped."""
 
 import filecmp
-import hashlib
-import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +17,7 @@ from torch import Tensor
 
 from match_graph.config import FeatureSource
 from match_graph.datasets import CorpusDataset, default_root
-from match_graph.datasets.built import cannot_write, write_built
+from match_graph.datasets.built import cannot_write, hash_source, write_built
 from match_graph.errors import CorpusError
 from match_graph.features.table import FeatureTable, make_table, open_table
 from match_graph.features.text_embedder import TextEmbedder
@@ -150,8 +148,7 @@ def _describe_source(
 
 def _compute_digest(data_checksum: str, node_type: str, made_of: dict[str, Any]) -> str:
     about = {"format": _FORMAT_VERSION, "data": data_checksum, "node_type": node_type}
-    text = json.dumps({**about, "source": made_of}, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hash_source({**about, "source": made_of})
 
 
 def open_embedder(
