@@ -18,7 +18,7 @@ DOCUMENT = "document"
 WORD = "word"
 LABEL = "label"
 RESERVED_TYPES = (DOCUMENT, WORD, LABEL)
-#: Not a node type, but the table of the words' context vectors beside those of the node types.
+#: Name of the table of the words' context vectors; not a node type.
 CONTEXT = "context"
 
 CONTAINS: EdgeType = (DOCUMENT, "contains", WORD)

@@ -38,7 +38,7 @@ def tree_sizes(num_labels: int, flat_labels: int, cluster_size: int) -> tuple[in
 
 
 def count_clusters(num_labels: int, cluster_size: int) -> int:
-    """Number of clusters of at most so many labels, a power of 2: clusters are halved."""
+    """Number of clusters of at most ``cluster_size`` labels, a power of 2, by halving."""
     return 1 << (math.ceil(num_labels / cluster_size) - 1).bit_length()
 
 

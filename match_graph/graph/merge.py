@@ -104,7 +104,7 @@ def _cut_documents(
 def _order_faults(
     fragments: Sequence[Fragment], number: int, rows: dict[int, tuple[int, int]]
 ) -> Iterator[Fault]:
-    """Faults of a fragment with those of its repeated documents, as one reading would find them."""
+    """Faults of a fragment, and of its repeated documents, in the order of a single pass."""
     fragment, faults = fragments[number], fragments[number].faults
     replaceable = {row for row, _ in fragment.about["replaceable"]}
     for row in sorted(rows.keys() - replaceable):

@@ -68,7 +68,7 @@ def write_node_table(path: Path, ranges: Sequence[Range], has_name: bool, has_de
 
 
 def write_documents(writer: StoreWriter, fragments: Sequence[Fragment]) -> Callable[[], None]:
-    """Adds the documents with their masks and times; the result writes their table."""
+    """Adds the documents with masks and times; returns a task that writes their table."""
     num_documents = sum(fragment.num_documents for fragment in fragments)
     has_time, has_text = (
         all(fragment.about[column] for fragment in fragments) for column in ("has_time", "has_text")
@@ -89,7 +89,7 @@ def write_documents(writer: StoreWriter, fragments: Sequence[Fragment]) -> Calla
 
 
 def write_nodes(writer: StoreWriter, ranges: Sequence[Range], run: Run) -> Callable[[], None]:
-    """Numbers the strings of a type, and adds them as nodes; the result writes their table."""
+    """Adds the strings of a type as nodes; returns a task that writes their table."""
     name = ranges[0].node_type
     counted = run(merge_range, ranges)
     run(rank_range, [*zip(ranges, counted, place_counts(counted), strict=True)])
