@@ -38,7 +38,7 @@ from match_graph.runs.configure import resolve_config
 from match_graph.runs.vocabulary import read_vocabulary, write_vocabulary
 from match_graph.speed.batches import open_bench
 from match_graph.speed.measure import Bench, MemoryPeak, read_status
-from match_graph.speed.step import Trainer, open_loader
+from match_graph.speed.step import Trainer
 from match_graph.training.allocator import keep_freed_memory
 from match_graph.training.device import make_fabric
 from match_graph.typing import CONTAINS, DOCUMENT, MASKS
@@ -130,7 +130,7 @@ def train(folder: Path, root: Root, parts: int = 0, in_memory: bool = False) -> 
     graph = dataset.graph
     with MemoryPeak(_CPU).watch() as memory:
         bench = Bench(dataset, resolve_config(config, dataset), 0.0, _CPU)
-        batches = iter(open_loader(open_bench(bench)))
+        batches = iter(open_bench(bench).loader("train", training=True))
         trainer = Trainer(bench)
         for batch in islice(batches, 20):
             trainer.step(batch)

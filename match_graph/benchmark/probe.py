@@ -161,7 +161,6 @@ def _time_steps(dataset: CorpusDataset, config: Config) -> float:
     device = choose_device(config.train.accelerator)
     bench = Bench(dataset, config, _SECONDS, device)
     loader = open_bench(bench).loader("train", training=True)
-    loader.order.set_epoch(0)
     trainer = Trainer(bench)
     first, *others = islice(loader, 1 + _STEPS)
     trainer.step(first)

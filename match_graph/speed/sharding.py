@@ -19,7 +19,7 @@ from match_graph.errors import ConfigError, MatchGraphError
 from match_graph.pretrain import ShardedTrainer, SphericalTrainer
 from match_graph.speed.batches import repeat, sample_batches
 from match_graph.speed.measure import CPU, Bench, MemoryPeak, Speed, compare
-from match_graph.speed.step import NUM_BATCHES, Trainer, open_loader
+from match_graph.speed.step import NUM_BATCHES, Trainer
 
 _NUM_PROCESSES = 2
 #: Chunks of each process per piece of work.
@@ -85,7 +85,8 @@ def _on_cpu(bench: Bench, processes: int, shares: bool = True) -> Bench:
 def _make_steps(bench: Bench) -> Callable[[], float]:
     """A training step of this process for each call; the documents of its part of the batch."""
     trainer = Trainer(bench, alone=bench.config.train.devices == 1)
-    return repeat(trainer.step, sample_batches(open_loader(trainer.run), NUM_BATCHES))
+    loader = trainer.run.loader("train", training=True)
+    return repeat(trainer.step, sample_batches(loader, NUM_BATCHES))
 
 
 def _find_arguments(bench: Bench) -> dict[str, Any]:

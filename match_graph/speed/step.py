@@ -12,7 +12,6 @@ from match_graph.errors import ConfigError
 from match_graph.graph import EgoBatch, EgoLoader
 from match_graph.graph.csr import row_index
 from match_graph.nn import MatchModel
-from match_graph.runs.run import Run
 from match_graph.speed.batches import (
     count_tokens,
     find_batch_size,
@@ -154,7 +153,7 @@ def _measure_beside_match(bench: Bench) -> Iterator[Speed]:
         update={"encoder": "match", "encoder_config": {}, "head": "linear", "head_config": {}}
     )
     match = replace(bench, config=bench.config.model_copy(update={"model": model}))
-    other_loader = open_loader(open_bench(match))
+    other_loader = open_bench(match).loader("train", training=True)
     loader, batches, trainer, peak_mib = _open_trainer(bench)
     work = {
         "ours": repeat(trainer.step, batches),
@@ -175,7 +174,7 @@ def _measure_beside_match(bench: Bench) -> Iterator[Speed]:
 
 def _open_trainer(bench: Bench) -> tuple[EgoLoader, list[EgoBatch], Trainer, float | None]:
     """Loader, some of its batches, trainer, and the peak memory of its longest steps in MiB."""
-    loader = open_loader(open_bench(bench))
+    loader = open_bench(bench).loader("train", training=True)
     batches = sample_batches(loader, NUM_BATCHES)
     with MemoryPeak(bench.device).watch() as memory:
         trainer = Trainer(bench)
@@ -190,13 +189,6 @@ def _share_epoch(rates: Mapping[str, float], loader: EgoLoader) -> dict[str, flo
         "share_loading": load / (load + step),
         "epoch_seconds": len(loader.order.lengths) * (load + step),
     }
-
-
-def open_loader(run: Run) -> EgoLoader:
-    """Batches of a run's first epoch."""
-    loader = run.loader("train", training=True)
-    loader.order.set_epoch(0)
-    return loader
 
 
 def _describe(bench: Bench, batches: Sequence[EgoBatch]) -> str:

@@ -38,7 +38,7 @@ from match_graph.speed.batches import open_bench
 from match_graph.speed.measure import MemoryPeak, busy_processes, take_turns
 from match_graph.speed.pretrain import measure_pretrain
 from match_graph.speed.sample import LoopSampler
-from match_graph.speed.step import measure_step, open_loader
+from match_graph.speed.step import measure_step
 from match_graph.typing import MASKS
 
 CPU = torch.device("cpu")
@@ -118,7 +118,8 @@ def test_SPEED_STAGES_first_batch_may_be_the_smallest(bench: Bench, stage: str) 
     config = bench.config.change("train", batch_size=319)
     for seed in range(20):
         rest_first = replace(bench, config=config.model_copy(update={"seed": seed}))
-        if next(iter(open_loader(open_bench(rest_first)))).num_documents == 1:
+        loader = open_bench(rest_first).loader("train", training=True)
+        if next(iter(loader)).num_documents == 1:
             break
     (found,) = SPEED_STAGES[stage](rest_first)
     assert found.size.startswith("synthetic: batches of 319, 25 labels")
@@ -140,7 +141,8 @@ def test_measure_sample_loop_goes_through_batches_of_all_sizes(
     monkeypatch.setattr(LoopSampler, "sample", count)
     monkeypatch.setattr(sample, "compare", lambda *given, **_: iter(works.append(given[4]) or ()))
     assert list(SPEED_STAGES["sample"](bench)) == []
-    expected = [batch.token_id.numel() for batch in open_loader(open_bench(bench))]
+    loader = open_bench(bench).loader("train", training=True)
+    expected = [batch.token_id.numel() for batch in loader]
     for _ in expected:
         works[0]["a loop over documents"]()
     assert sum(drawn) == pytest.approx(sum(expected), rel=0.05)
