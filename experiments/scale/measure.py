@@ -37,7 +37,7 @@ from match_graph.pretrain import SphericalTrainer
 from match_graph.runs.configure import resolve_config
 from match_graph.runs.vocabulary import read_vocabulary, write_vocabulary
 from match_graph.speed.batches import open_bench
-from match_graph.speed.measure import Bench, MemoryPeak, read_status
+from match_graph.speed.measure import Bench, MemoryPeak, count_mib, read_status
 from match_graph.speed.step import Trainer
 from match_graph.training.allocator import keep_freed_memory
 from match_graph.training.device import make_fabric
@@ -206,11 +206,6 @@ def count_edges(graph: GraphView) -> int:
 def count_mb(files: Iterable[Path]) -> float:
     """Size of files in megabytes."""
     return sum(file.stat().st_size for file in files if file.is_file()) / 1e6
-
-
-def count_mib(tensors: Iterable[torch.Tensor]) -> float:
-    """Size of tensors in MiB."""
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors) / 2**20
 
 
 @contextmanager

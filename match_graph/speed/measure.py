@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -257,6 +257,11 @@ def _give_back() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
     if trim is not None:
         trim(0)
+
+
+def count_mib(tensors: Iterable[torch.Tensor]) -> float:
+    """Size of tensors in MiB."""
+    return sum(tensor.nbytes for tensor in tensors) / 2**20
 
 
 def synchronize(device: torch.device) -> None:

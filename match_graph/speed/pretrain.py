@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterator
 from match_graph.config import PretrainConfig
 from match_graph.nn import MatchEncoder
 from match_graph.pretrain import SphericalTrainer
-from match_graph.speed.measure import Bench, MemoryPeak, Speed, compare, synchronize
+from match_graph.speed.measure import (
+    Bench,
+    MemoryPeak,
+    Speed,
+    compare,
+    count_mib,
+    synchronize,
+)
 from match_graph.typing import DOCUMENT
 
 #: Chunks of a piece of work; the kinds of pairs alternate by chunks.
@@ -27,7 +34,7 @@ def measure_pretrain(bench: Bench) -> Iterator[Speed]:
         trainer, ours = _make_work(bench, shared)
         ours()
         synchronize(bench.device)
-    tables = sum(table.numel() * table.element_size() for table in trainer.tables.values()) / 2**20
+    tables = count_mib(trainer.tables.values())
     graph = bench.dataset.graph
     documents, edges = graph.num_nodes(DOCUMENT), sum(map(graph.num_edges, graph.edge_types))
     work = {
@@ -53,13 +60,15 @@ def _make_work(
         bench.dataset.graph, config, bench.config.seed, rows, device=bench.device
     )
 
-    def train() -> float:
-        before = trainer.num_seen
-        aim = before + _CHUNKS * config.chunk_size
-        trainer.fit(2 * aim, stop=aim)
-        return trainer.num_seen - before
+    return trainer, lambda: train_chunks(trainer, _CHUNKS)
 
-    return trainer, train
+
+def train_chunks(trainer: SphericalTrainer, number: int) -> float:
+    """Trains some chunks on every process; returns the positives of each."""
+    before, processes = trainer.num_seen, trainer.share.number
+    aim = before + number * trainer.config.chunk_size * processes
+    trainer.fit(2 * aim, stop=aim)
+    return (trainer.num_seen - before) / processes
 
 
 def time_training(trainer: SphericalTrainer, samples: int) -> float:

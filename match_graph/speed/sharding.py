@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import distributed
 
-from match_graph.config import PretrainConfig
 from match_graph.errors import ConfigError, MatchGraphError
 from match_graph.pretrain import ShardedTrainer, SphericalTrainer
 from match_graph.speed.batches import repeat, sample_batches
-from match_graph.speed.measure import CPU, Bench, MemoryPeak, Speed, compare
+from match_graph.speed.measure import CPU, Bench, MemoryPeak, Speed, compare, count_mib
+from match_graph.speed.pretrain import train_chunks
 from match_graph.speed.step import NUM_BATCHES, Trainer
 
 _NUM_PROCESSES = 2
@@ -45,7 +45,7 @@ def measure_sharding(bench: Bench) -> Iterator[Speed]:
             "visible, but torch finds one; set CUDA_VISIBLE_DEVICES to nothing for this command."
         )
     alone = SphericalTrainer(**_find_arguments(bench))
-    whole = _count_mib(alone)
+    whole = count_mib(alone.tables.values())
     with _start_pair(bench) as (ask, told):
         tables = max(mib for mib, _ in told)
         peaks = [peak - mib for mib, peak in told if peak is not None]
@@ -55,7 +55,10 @@ def measure_sharding(bench: Bench) -> Iterator[Speed]:
             f"{len(alone.tables)} tables of {whole:,.1f} MiB, chunks of {config.chunk_size}, "
             f"{config.channels} channels",
             "positives/s",
-            {"two processes": lambda: ask(_PRETRAIN), "one process": lambda: _train(alone)},
+            {
+                "two processes": lambda: ask(_PRETRAIN),
+                "one process": lambda: train_chunks(alone, _CHUNKS),
+            },
             max(0.0, *peaks) if peaks else None,
             more=lambda _: {"tables_mib": tables, "tables_share": tables / whole},
         )  # fmt: skip
@@ -97,20 +100,6 @@ def _find_arguments(bench: Bench) -> dict[str, Any]:
         "seed": bench.config.seed,
         "num_rows": bench.space.kept_by_type,
     }
-
-
-def _count_mib(trainer: SphericalTrainer) -> float:
-    """The vectors that a process holds, in MiB."""
-    return sum(table.numel() * table.element_size() for table in trainer.tables.values()) / 2**20
-
-
-def _train(trainer: SphericalTrainer) -> float:
-    """Trains some chunks on every process; the positives of each."""
-    config: PretrainConfig = trainer.config
-    before = trainer.num_seen
-    aim = before + _CHUNKS * config.chunk_size * trainer.share.number
-    trainer.fit(2 * aim, stop=aim)
-    return (trainer.num_seen - before) / trainer.share.number
 
 
 @contextmanager
@@ -177,14 +166,14 @@ def _serve(
     assert distributed.group.WORLD is not None
     with MemoryPeak(CPU).watch() as memory:
         trainer = ShardedTrainer(**_find_arguments(bench), group=distributed.group.WORLD)
-        _train(trainer)
-    pipe.send((_count_mib(trainer), memory.mib))
+        train_chunks(trainer, _CHUNKS)
+    pipe.send((count_mib(trainer.tables.values()), memory.mib))
     os.environ["LOCAL_RANK"] = str(rank)  # so that it starts no others
 
     @cache
     def make(what: str) -> Callable[[], float]:
         if what == _PRETRAIN:
-            return lambda: _train(trainer)
+            return lambda: train_chunks(trainer, _CHUNKS)
         return _make_steps(_on_cpu(bench, _NUM_PROCESSES, shares=what == _SHARED))
 
     try:
