@@ -1,12 +1,11 @@
-"""Batches, hierarchy and work items shared by the measurements of the network."""
+"""Run, batches and work items shared by the measurements of the network."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import cycle, islice
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import torch
-from torch import Tensor
 
 from match_graph.graph import EgoBatch, EgoLoader, EgoSampler
 from match_graph.graph.tokens import make_batch
@@ -17,7 +16,7 @@ from match_graph.training.device import make_fabric
 
 T = TypeVar("T")
 
-#: Batches that are looked at for each one that is measured.
+#: Batches that are drawn for each one that is measured.
 _READ = 20
 
 
@@ -38,7 +37,9 @@ def sample_batches(loader: EgoLoader, number: int) -> list[EgoBatch]:
     Lengths vary widely between batches of similar length, so that the first few say little of the
     mean of an epoch.
     """
-    batches = sorted(islice(loader, _READ * number), key=lambda batch: batch.token_id.numel())
+    batches = sorted(
+        itertools.islice(loader, _READ * number), key=lambda batch: batch.token_id.numel()
+    )
     places = torch.linspace(0, len(batches) - 1, 2 * min(number, len(batches)) + 1)[1::2]
     return [batches[place] for place in places.round().long().tolist()]
 
@@ -69,15 +70,5 @@ def count_tokens(batches: Sequence[EgoBatch]) -> float:
 
 def repeat(work: Callable[[T], float], items: Iterable[T]) -> Callable[[], float]:
     """Work item for `take_turns` that cycles through the items."""
-    endless = cycle(items) if isinstance(items, Sequence) else _again(items)
+    endless = itertools.chain.from_iterable(itertools.repeat(items))
     return lambda: work(next(endless))
-
-
-def _again(items: Iterable[T]) -> Iterator[T]:
-    while True:
-        yield from items
-
-
-def backward(loss: Tensor, *inputs: Tensor) -> None:
-    """Computes the gradients of a loss, and drops them."""
-    torch.autograd.grad(loss, inputs)

@@ -2,8 +2,9 @@
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
@@ -124,7 +125,7 @@ def write_pubmed_xml(sample: Sample, folder: Path) -> None:
     """Writes XML of the NLM with MeSH trees; the journal's year tells the split."""
     head = '<?xml version="1.0" encoding="utf-8"?>\n<PubmedArticleSet>'
     articles = (_make_article(record, YEARS[record["split"]]) for record in sample.records)
-    write_lines(folder / "records.xml", _around(head, articles, "</PubmedArticleSet>"))
+    write_lines(folder / "records.xml", chain([head], articles, ["</PubmedArticleSet>"]))
     write_lines(folder / "mtrees.bin", _number_trees(sample.parents))
 
 
@@ -239,9 +240,3 @@ WRITERS: dict[str, Callable[[Sample, Path], None]] = {
     "custom json": write_json_lines,
     "custom csv": write_csv,
 }
-
-
-def _around(first: str, lines: Iterable[str], last: str) -> Iterator[str]:
-    yield first
-    yield from lines
-    yield last

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from match_graph.graph import EgoBatch
 from match_graph.nn import sparse_bce
-from match_graph.speed.batches import backward, find_batch_size, open_bench, repeat
+from match_graph.speed.batches import find_batch_size, open_bench, repeat
 from match_graph.speed.measure import Bench, Speed, compare, watch_memory
 from match_graph.speed.step import dense_bce
 
@@ -23,7 +23,7 @@ def measure_targets(bench: Bench) -> Iterator[Speed]:
 
     def descend(loss: Callable[..., Tensor], batch: EgoBatch) -> int:
         logits = scores[: batch.num_documents]
-        backward(loss(logits, batch.label_ptr, batch.label_index), scores)
+        torch.autograd.grad(loss(logits, batch.label_ptr, batch.label_index), scores)
         return batch.num_documents
 
     work = {
