@@ -51,14 +51,14 @@ def run_alone(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 def measure_both(
-    names: tuple[str, str],
     ours: Callable[[], float],
+    name: str,
     baseline: Callable[[], float],
     seconds: float,
     busy: int = 0,
 ) -> Measured:
-    """Peak memory of ours, then the rates of both by `take_turns`."""
+    """Peak memory of ours, then the rates of "ours" and of a named baseline by `take_turns`."""
     with MemoryPeak(CPU).watch() as memory:
         ours()
-    rates = take_turns({names[0]: ours, names[1]: baseline}, seconds, CPU, busy)
+    rates = take_turns({"ours": ours, name: baseline}, seconds, CPU, busy)
     return Measured(rates, memory.mib, {})

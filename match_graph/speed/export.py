@@ -72,7 +72,7 @@ def measure_export(bench: Bench) -> Iterator[Speed]:
             continue
         yield make_speed(
             bench.on_cpu, f"export: {to}", f"{number:,} documents",
-            "documents/s", measured.rates, ("ours", _BASELINE), measured.peak_mib,
+            "documents/s", measured.rates, _BASELINE, measured.peak_mib,
             seconds=number / measured.rates.per_second["ours"], **measured.more,
         )  # fmt: skip
 
@@ -99,5 +99,5 @@ def _measure_target(
             torch.save(dataset[0].to_dict(), Path(place, "data.pt"))
             return number
 
-        measured = measure_both(("ours", _BASELINE), ours, save, seconds, busy)
+        measured = measure_both(ours, _BASELINE, save, seconds, busy)
     return replace(measured, more={"share_writing": sorted(shares)[len(shares) // 2]})

@@ -104,17 +104,17 @@ class Rates:
     """Rates from `take_turns`.
 
     Args:
-        per_second: Units per second of each work item, the median over its turns.
+        per_second: Units per second of each work item, the median over its turns; ours first.
         cpu_share: Share of processor time of this process in the time that its threads could have
             had, in 0..1: far below 1 on a machine that does other work beside, or in stages of one
             thread.
-        loaded: Units per second beside busy processes, as ``per_second``; empty without any.
+        loaded: Units per second of ours beside busy processes; None without any.
         busy: Number of those busy processes.
     """
 
     per_second: dict[str, float]
     cpu_share: float
-    loaded: dict[str, float] = field(default_factory=dict)
+    loaded: float | None = None
     busy: int = 0
 
 
@@ -134,9 +134,8 @@ def take_turns(
         run()
     synchronize(device)
     quiet: dict[str, list[float]] = {name: [] for name in work}
-    ours = next(iter(work))
-    loaded: dict[str, list[float]] = {ours: []} if busy else {}
-    each = seconds / (_TURNS * (len(work) + len(loaded)))
+    loaded: list[float] = []
+    each = seconds / (_TURNS * (len(work) + bool(busy)))
     used = possible = 0.0
     for _ in range(_TURNS):
         start, cpu_start = time.perf_counter(), time.process_time()
@@ -144,13 +143,13 @@ def take_turns(
             quiet[name].append(_measure_rate(run, each, device))
         possible += (time.perf_counter() - start) * torch.get_num_threads()
         used += time.process_time() - cpu_start
-        for name, rates in loaded.items():
+        if busy:
             with busy_processes(busy):
-                rates.append(_measure_rate(work[name], each, device))
+                loaded.append(_measure_rate(next(iter(work.values())), each, device))
     return Rates(
         {name: statistics.median(rates) for name, rates in quiet.items()},
         used / possible,
-        {name: statistics.median(rates) for name, rates in loaded.items()},
+        statistics.median(loaded) if busy else None,
         busy,
     )
 
@@ -283,7 +282,7 @@ def make_speed(
     size: str,
     unit: str,
     rates: Rates,
-    names: tuple[str, str],
+    baseline: str,
     peak_mib: float | None,
     **more: float,
 ) -> Speed:
@@ -294,21 +293,21 @@ def make_speed(
         stage: Name of the stage.
         size: Size of the data, beside the name of the data set.
         unit: Unit that is counted.
-        rates: Rates of both.
-        names: Keys of ours and the baseline in ``rates``; the baseline's is shown.
+        rates: Rates of ours and of the baseline.
+        baseline: Name of the baseline in ``rates``.
         peak_mib: Peak memory in MiB.
         **more: Further measures by name.
     """
-    ours, baseline = (rates.per_second[name] for name in names)
-    loaded = {"busy": rates.busy, "loaded_rate": rates.loaded[names[0]]} if rates.busy else {}
+    ours, theirs = next(iter(rates.per_second.values())), rates.per_second[baseline]
+    loaded = {} if rates.loaded is None else {"busy": rates.busy, "loaded_rate": rates.loaded}
     return Speed(
         stage,
         f"{bench.dataset.name}: {size}",
         describe(bench.device),
         float(f"{ours:.6g}"),
         unit,
-        f"{names[1]}: {baseline:,.6g} {unit}",
-        float(f"{ours / baseline:.4g}"),
+        f"{baseline}: {theirs:,.6g} {unit}",
+        float(f"{ours / theirs:.4g}"),
         None if peak_mib is None else round(peak_mib, 1),
         {
             **{name: float(f"{value:.6g}") for name, value in {**more, **loaded}.items()},
@@ -347,8 +346,5 @@ def compare(
         more: Further measures by name, from the units per second of the work items.
     """
     rates = take_turns(work, bench.seconds, bench.device, bench.busy)
-    ours, *others = work
-    for name in others[:baselines]:
-        yield make_speed(
-            bench, stage, size, unit, rates, (ours, name), peak_mib, **more(rates.per_second)
-        )
+    for name in [*work][1 : 1 + baselines]:
+        yield make_speed(bench, stage, size, unit, rates, name, peak_mib, **more(rates.per_second))

@@ -148,7 +148,7 @@ def measure_read(bench: Bench) -> Iterator[Speed]:
             )  # fmt: skip
         yield make_speed(
             bench.on_cpu, f"read: {name}", f"{number:,} documents, {size:,.0f} MB",
-            "documents/s", measured.rates, ("ours", READERS[name].parser), measured.peak_mib,
+            "documents/s", measured.rates, READERS[name].parser, measured.peak_mib,
             megabytes_per_s=size * measured.rates.per_second["ours"] / number,
         )  # fmt: skip
 
@@ -171,4 +171,4 @@ def _measure_reader(
         reader.parse(folder)
         return number
 
-    return measure_both(("ours", reader.parser), ours, parse, seconds, busy)
+    return measure_both(ours, reader.parser, parse, seconds, busy)

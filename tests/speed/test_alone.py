@@ -45,6 +45,6 @@ def test_measure_both_memory_is_that_of_ours() -> None:
         kept.pop()
         return 1
 
-    measured = measure_both(("ours", "theirs"), ours, baseline, 1e-9)
+    measured = measure_both(ours, "theirs", baseline, 1e-9)
     assert set(measured.rates.per_second) == {"ours", "theirs"}
     assert measured.peak_mib is None or 8 < measured.peak_mib < 100
