@@ -1,7 +1,6 @@
 """Plan of a benchmark: every cell with its resolved configuration, before anything starts."""
 
 import json
-from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import product
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from match_graph.benchmark.experiment import Experiment, PlannedRow, find_name_faults
-from match_graph.benchmark.results import Cell, DatasetRecord
+from match_graph.benchmark.results import Cell, DatasetRecord, find_doubled
 from match_graph.config import SHARING, Config
 from match_graph.datasets import CorpusDataset, open_dataset
 from match_graph.errors import ConfigError, list_faults
@@ -103,10 +102,9 @@ def make_plan(experiment: Experiment, root: str | Path | None, reporter: Reporte
     plan = Plan(experiment, [], [], [])
     for source in experiment.datasets:
         DatasetPlanner(plan, source, root, reporter).plan_dataset()
-    names = Counter(record.name for record in plan.datasets)
-    if doubled := [name for name, number in names.items() if number > 1]:
+    if doubled := find_doubled(record.name for record in plan.datasets):
         raise ConfigError(
-            f"The data sets of a benchmark must have different names, found '{doubled[0]}' "
+            f"The data sets of a benchmark must have different names, found '{doubled}' "
             f"twice; rename one of the folders."
         )
     return plan

@@ -158,7 +158,7 @@ class Results(StrictModel):
     @model_validator(mode="after")
     def _check_whole(self) -> Self:
         """Checks that every cell belongs to a row, once, and that finished cells are complete."""
-        if doubled := _find_doubled(record.name for record in self.datasets):
+        if doubled := find_doubled(record.name for record in self.datasets):
             raise ValueError(f"'datasets': the name '{doubled}' must be that of one data set only.")
         rows = {(record.name, row.name) for record in self.datasets for row in record.rows}
         faults = [
@@ -166,7 +166,7 @@ class Results(StrictModel):
             for number, cell in enumerate(self.cells)
             if (cell.dataset, cell.row) not in rows
         ]
-        if doubled := _find_doubled(cell.key for cell in self.cells):
+        if doubled := find_doubled(cell.key for cell in self.cells):
             faults.append(f"'cells': {doubled} must be of one cell only.")
         for number, cell in enumerate(self.cells):
             faults += [f"'cells.{number}': {one}" for one in cell.find_missing()]
@@ -209,7 +209,8 @@ class Results(StrictModel):
         return all(cell.status != "waiting" for cell in self.cells)
 
 
-def _find_doubled(names: Iterable[Hashable]) -> Hashable | None:
+def find_doubled(names: Iterable[Hashable]) -> Hashable | None:
+    """First of some names that is there twice; None without any."""
     return next((name for name, number in Counter(names).items() if number > 1), None)
 
 

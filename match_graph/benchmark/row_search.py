@@ -64,8 +64,12 @@ class RowSearch:
 
     @property
     def trials(self) -> "list[FrozenTrial]":
-        """Trials so far, running ones among them, but for those that wait to be drawn."""
+        """Trials so far, including running ones and excluding enqueued ones."""
         return [one for one in self.study.get_trials(deepcopy=False) if one.state.name != "WAITING"]
+
+    def find_trial(self, number: int) -> "FrozenTrial":
+        """Trial by its number."""
+        return self.study.get_trials(deepcopy=False)[number]
 
     @property
     def best(self) -> "FrozenTrial | None":

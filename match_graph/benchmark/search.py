@@ -169,7 +169,7 @@ class _Searcher:
             if len(search.trials) < self.options.trials
             and (minutes is None or search.seconds < 60 * minutes)
         ]
-        return min(((search, None) for search in due), key=_count_trials, default=None)
+        return (min(due, key=lambda one: len(one.trials)), None) if due else None
 
     def _submit(self, search: RowSearch, number: int | None, calls: Calls) -> list[tuple[str, int]]:
         """Starts a trial; none where its settings do not go together."""
@@ -198,7 +198,7 @@ class _Searcher:
 
     def _plan_cells(self, search: RowSearch, number: int) -> tuple[PlannedCell, ...] | None:
         """Cells of a trial; None, and a failed trial, where its settings do not go together."""
-        settings = search.find_settings(search.study.get_trials(deepcopy=False)[number])
+        settings = search.find_settings(search.find_trial(number))
         row = change_row(search.row, settings)
         try:
             cells = tuple(
@@ -216,7 +216,7 @@ class _Searcher:
     def _make_work(
         self, search: RowSearch, number: int, cells: tuple[PlannedCell, ...]
     ) -> TrialWork:
-        trial = search.study.get_trials(deepcopy=False)[number]
+        trial = search.find_trial(number)
         return TrialWork(
             cell=cells[0],
             out=self.out,
@@ -239,7 +239,7 @@ class _Searcher:
         search = next(one for one in self.searches if one.row.name == name)
         if isinstance(reason, Exception):
             reason = describe_error(reason)
-        if search.study.get_trials(deepcopy=False)[number].state.is_finished():
+        if search.find_trial(number).state.is_finished():
             self._tidy(search.planned[number])
             self._report(search, number)
         else:
@@ -251,7 +251,7 @@ class _Searcher:
         """Notes that a trial has failed, unless it is noted already."""
         import optuna
 
-        trial = search.study.get_trials(deepcopy=False)[number]
+        trial = search.find_trial(number)
         if not trial.state.is_finished():
             noted = optuna.trial.Trial(search.study, trial._trial_id)
             noted.set_user_attr("reason", text)
@@ -278,7 +278,7 @@ class _Searcher:
         return [cell for one in self.searches for cells in one.planned.values() for cell in cells]
 
     def _report(self, search: RowSearch, number: int) -> None:
-        trial, best = search.study.get_trials(deepcopy=False)[number], search.best
+        trial, best = search.find_trial(number), search.best
         value = "-" if trial.value is None else f"{self.options.measure} {trial.value:.4f}"
         if (pruned := read_pruned(trial)) is not None:
             dataset = trial.user_attrs[PRUNED_ON]
@@ -313,10 +313,6 @@ class _Searcher:
         content = tuned.model_dump(mode="json", exclude_defaults=True)
         text = head + dump_yaml(content, sort_keys=False, allow_unicode=True)
         write_beside(self.out / TUNED, lambda beside: beside.write_text(text, encoding="utf-8"))
-
-
-def _count_trials(due: tuple[RowSearch, int | None]) -> int:
-    return len(due[0].trials)
 
 
 def shorten_value(value: object) -> str:

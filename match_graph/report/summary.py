@@ -175,7 +175,6 @@ class _Summarizer:
         devices = [_name_device(cell) for cells in self.done.values() for cell in cells]
         #: Device that seconds and memory are of: those of several do not compare.
         self.device = mode(devices) if devices else ""
-        self.means = {key: fmean(values.values()) for key, values in self.values.items()}
         scores = None if folder is None else CellScores(folder, results.experiment.split)
         self.tests = RowTests(self.experiment, self.done, self.values, scores, record.tests)
 
@@ -207,9 +206,9 @@ class _Summarizer:
         )
 
     def _make_value(self, row: str, measure: str) -> Value:
-        mine, mean = self.values[row, measure], self.means[row, measure]
+        mine, mean = self.values[row, measure], self.tests.means[row, measure]
         lower_is_better = measure in LOWER_IS_BETTER
-        means = [self.means[key] for key in self.means if key[1] == measure]
+        means = [one for key, one in self.tests.means.items() if key[1] == measure]
         expected = self.experiment.expected.get(self.dataset, {}).get(row, {})
         return Value(
             mean=mean,
