@@ -25,6 +25,7 @@ import json
 import math
 import re
 import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -45,14 +46,12 @@ FILES = [HERE.parent / "README.md", *sorted(HERE.glob("*/*.md"))]
 VALIDATION = "validation NDCG@5"
 #: Stars of a summary, behind a mean.
 _MARKS = {"\\*": "worse", "+": "better"}
-TABLE = re.compile(r"(<!-- table: (\S+)/(\S+)((?: \S+)+) -->\n).*?(<!-- end -->)", re.DOTALL)
-SUMMARY = re.compile(r"(<!-- summary: (.+?) (\S+): ([^\n]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-DIFFERENCES = re.compile(
-    r"(<!-- differences: (.+?) (\S+?)(?: less ([^:\n]+))?: ([^\n]+) -->\n).*?(<!-- end -->)",
+#: A written table: its first comment, of a kind and what is asked for, and the last one.
+WRITTEN = re.compile(
+    r"(<!-- (table|differences|summary|search|speed|speed summary): ([^\n]+) -->\n)"
+    r".*?(<!-- end -->)",
     re.DOTALL,
 )
-SEARCH = re.compile(r"(<!-- search: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
-SPEED = re.compile(r"(<!-- speed( summary)?:((?: \S+)+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def make_table(experiment: str, dataset: str, measures: list[str]) -> str:
@@ -127,6 +126,12 @@ def take_validation(results: Results, measure: str) -> Results:
     return results.model_copy(update={"experiment": experiment, "datasets": datasets})
 
 
+def join_rows(columns: list[str], rows: Iterable[Sequence[str]]) -> str:
+    """Markdown table of rows that begin with a name; cells are Markdown already."""
+    lines = [f"| | {' | '.join(columns)} |", f"|---|{'--:|' * len(columns)}"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
 def make_differences(
     places: list[str], measure: str, names: list[str], base: str | None = None
 ) -> str:
@@ -147,13 +152,7 @@ def make_differences(
             head.append(f"{dataset},<br>{split}")
             columns.append(_compare(of_split, dataset, measure, names, base))
     reference = name_reference(references, places)
-    lines = [f"| | {' | '.join(head)} |", f"|---|{'--:|' * len(head)}"]
-    rows = zip(*columns, strict=True)
-    lines += [
-        f"| {name} | {' | '.join(cells)} |"
-        for name, cells in zip((reference, *names), rows, strict=True)
-    ]
-    text = "\n".join(lines)
+    text = join_rows(head, zip((reference, *names), *columns, strict=True))
     about = f"{measure} of {reference}, and what the others differ from it"
     if " of " in text:
         about += "; (k of n): mean over n common seeds, with k of which the row is worse"
@@ -226,11 +225,9 @@ def make_summary(experiments: list[str], measure: str, names: list[str]) -> str:
                 runs.setdefault(row.runs, {}).setdefault(name, []).append(record.name)
                 cells[name].append(_show(row.measured[measure], name == reference))
     reference = name_reference(references, experiments)
-    lines = [f"| | {' | '.join(head)} |", f"|---|{'--:|' * len(head)}"]
-    lines += [f"| {name} | {' | '.join(found)} |" for name, found in cells.items()]
+    text = join_rows(head, ([name, *found] for name, found in cells.items()))
     kind = _describe_runs(runs)
     about = f"{measure} on {' and '.join(sorted(splits))}, {kind}"
-    text = "\n".join(lines)
     if "<br>[" in text:
         of = f"the difference to {reference}, for it of the mean"
         about += f" [95 % interval over documents of {of}]"
@@ -339,27 +336,27 @@ def _show(value: Value, is_reference: bool) -> str:
 
 def fill(text: str) -> str:
     """The text with all of its tables as the results give them."""
-    text = TABLE.sub(
-        lambda found: found[1] + make_table(found[2], found[3], found[4].split()) + found[5], text
-    )
-    text = DIFFERENCES.sub(
-        lambda found: (
-            found[1]
-            + make_differences(found[2].split(), found[3], found[5].split(" | "), found[4])
-            + found[6]
-        ),
-        text,
-    )
-    text = SEARCH.sub(lambda found: found[1] + make_search(found[2]) + found[3], text)
-    text = SPEED.sub(
-        lambda found: found[1] + make_speed(found[3].split(), found[2] is not None) + found[4], text
-    )
-    return SUMMARY.sub(
-        lambda found: (
-            found[1] + make_summary(found[2].split(), found[3], found[4].split(" | ")) + found[5]
-        ),
-        text,
-    )
+    return WRITTEN.sub(lambda found: found[1] + make(found[2], found[3]) + found[4], text)
+
+
+def make(kind: str, wanted: str) -> str:
+    """Table of a kind, for what its comment asks for."""
+    head, _, names = wanted.partition(": ")
+    rows = names.split(" | ")
+    if kind == "table":
+        place, *measures = wanted.split()
+        experiment, _, dataset = place.rpartition("/")
+        return make_table(experiment, dataset, measures)
+    if kind == "differences":
+        head, _, base = head.partition(" less ")
+        *places, measure = head.split()
+        return make_differences(places, measure, rows, base or None)
+    if kind == "summary":
+        *experiments, measure = head.split()
+        return make_summary(experiments, measure, rows)
+    if kind == "search":
+        return make_search(wanted)
+    return make_speed(wanted.split(), kind == "speed summary")
 
 
 def write_grids(target: Path = HERE) -> None:
