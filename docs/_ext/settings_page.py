@@ -17,10 +17,6 @@ Every setting has a default. A YAML file (`--config FILE`) or single settings
 what stands under "meaning", often the size of the corpus. The `config.yaml` of a run's folder has
 the values that the run used.
 """
-REGISTERED = """## {title}
-
-{text}
-"""
 
 
 def write_table(rows: list[Setting]) -> str:
@@ -32,9 +28,9 @@ def write_table(rows: list[Setting]) -> str:
     return "\n".join([*lines, "````"]) + "\n"
 
 
-def write_registered(registry: dict[str, Any], key: str) -> str:
-    """A section for each registered class that has settings of its own."""
-    parts = []
+def write_registered(title: str, text: str, registry: dict[str, Any], key: str) -> str:
+    """A section on a registry, with one for each class."""
+    parts = [f"## {title}\n\n{text}\n"]
     for name, cls in sorted(registry.items()):
         rows = list_settings(cls.Config, f"{key}.")
         line = (inspect.getdoc(cls) or "").partition("\n")[0]
@@ -55,14 +51,12 @@ def render_page() -> str:
         doc = inspect.getdoc(mg.Config.model_fields[section].annotation) if section else ""
         text = (doc or "").replace("``", "`")
         parts.append(f"## {heading}\n\n{text}\n\n{write_table(chosen)}")
-    parts.append(REGISTERED.format(title="Encoders", text="`model.encoder` names one of these."))
-    parts.append(write_registered(mg.ENCODERS, "model.encoder_config"))
+    text = "`model.encoder` names one of these."
+    parts.append(write_registered("Encoders", text, mg.ENCODERS, "model.encoder_config"))
     text = "`model.head` names one of these; without it the one that fits the encoder is used."
-    parts.append(REGISTERED.format(title="Heads", text=text))
-    parts.append(write_registered(mg.HEADS, "model.head_config"))
+    parts.append(write_registered("Heads", text, mg.HEADS, "model.head_config"))
     text = "`model.encoder` takes their names too. Settings that they do not use are refused."
-    parts.append(REGISTERED.format(title="Baselines", text=text))
-    parts.append(write_registered(mg.BASELINES, "model.encoder_config"))
+    parts.append(write_registered("Baselines", text, mg.BASELINES, "model.encoder_config"))
     return "\n".join(parts)
 
 
