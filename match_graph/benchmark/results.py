@@ -16,7 +16,7 @@ from match_graph.errors import (
     list_faults,
     suggest,
 )
-from match_graph.io.files import write_beside
+from match_graph.io.files import write_text
 from match_graph.io.names import FileName, InnerPath
 
 RESULTS = "results.json"
@@ -263,8 +263,7 @@ def describe_failures(results: Results) -> str | None:
 def write_results(folder: Path, results: Results) -> Path:
     """Writes ``results.json`` into the folder of a benchmark, atomically."""
     path = folder / RESULTS
-    text = results.model_dump_json(indent=1) + "\n"
-    write_beside(path, lambda beside: beside.write_text(text, encoding="utf-8"))
+    write_text(path, results.model_dump_json(indent=1) + "\n")
     return path
 
 

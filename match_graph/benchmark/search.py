@@ -35,7 +35,7 @@ from match_graph.benchmark.trial import PRUNED_ON, SECONDS, TrialWork, read_prun
 from match_graph.datasets import default_root
 from match_graph.errors import ConfigError, import_extra
 from match_graph.io.cluster import Calls, Cluster, LocalCalls
-from match_graph.io.files import write_beside
+from match_graph.io.files import write_beside, write_text
 from match_graph.io.names import read_path
 from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import CONFIG, HISTORY, METRICS, RECORD
@@ -312,7 +312,7 @@ class _Searcher:
         head = f"# Settings by {self.options.measure} on valid; all trials: {RECORDS}.\n"
         content = tuned.model_dump(mode="json", exclude_defaults=True)
         text = head + dump_yaml(content, sort_keys=False, allow_unicode=True)
-        write_beside(self.out / TUNED, lambda beside: beside.write_text(text, encoding="utf-8"))
+        write_text(self.out / TUNED, text)
 
 
 def shorten_value(value: object) -> str:

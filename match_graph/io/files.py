@@ -76,6 +76,11 @@ def write_beside(path: Path, write: Callable[[Path], object], previous: Path | N
             place.replace(path)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Writes a file of text atomically, in UTF-8."""
+    write_beside(path, lambda beside: beside.write_text(text, encoding="utf-8"))
+
+
 def link_file(source: Path, target: Path) -> None:
     """Makes a hard link to a file, or a copy where the disk has no links."""
     try:

@@ -9,6 +9,7 @@ import pandas as pd
 from match_graph.benchmark.experiment import LOWER_IS_BETTER
 from match_graph.benchmark.results import DatasetRecord, Results
 from match_graph.io.escape import escape_markdown
+from match_graph.io.files import write_text
 from match_graph.io.progress import Reporter
 from match_graph.metrics import Comparison
 from match_graph.metrics.significance import FEWEST_SEEDS, NUM_RESAMPLES
@@ -21,14 +22,7 @@ from match_graph.report.summary import (
     describe_policies,
     summarize,
 )
-from match_graph.report.tables import (
-    Table,
-    fraction,
-    number,
-    rounded,
-    write_csv,
-    write_text,
-)
+from match_graph.report.tables import Table, fraction, number, rounded, write_csv
 from match_graph.runs.measures import SCORE_NAMES
 
 TABLES = "tables"

@@ -19,9 +19,10 @@ from match_graph.graph.statistics import (
     describe_depths,
     describe_parents,
 )
+from match_graph.io.files import write_text
 from match_graph.io.progress import Reporter
 from match_graph.report.figures import make_figure, save_figure
-from match_graph.report.tables import Table, write_text
+from match_graph.report.tables import Table
 from match_graph.typing import SPLITS
 
 REPORT = "REPORT.md"

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import ClassVar, TypeAlias
 
 from match_graph.errors import import_extra
+from match_graph.io.files import write_text
 from match_graph.predict.case_study import CaseStudy
 from match_graph.report.charts import Chart
 from match_graph.report.label_rows import LabelRows
-from match_graph.report.tables import Table, write_text
+from match_graph.report.tables import Table
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import pandas as pd
 
 from match_graph.io.escape import escape_formulas, escape_markdown
-from match_graph.io.files import write_beside
+from match_graph.io.files import write_text
 
 _LATEX = {
     **{character: f"\\{character}" for character in "&%$#_{}"},
@@ -93,11 +93,6 @@ def escape_latex(text: str) -> str:
 def write_csv(path: Path, frame: pd.DataFrame) -> None:
     """Writes a frame as CSV, spreadsheet formulas escaped by an apostrophe."""
     write_text(path, escape_formulas(frame).to_csv(index=False))
-
-
-def write_text(path: Path, text: str) -> None:
-    """Writes a file of text atomically."""
-    write_beside(path, lambda beside: beside.write_text(text, encoding="utf-8"))
 
 
 def number(value: float | None, form: str = ",") -> str:

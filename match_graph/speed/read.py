@@ -24,12 +24,7 @@ from match_graph.datasets import (
 )
 from match_graph.datasets.match_folder import TAXONOMY
 from match_graph.speed.alone import Measured, measure_both, run_alone
-from match_graph.speed.formats import (
-    SEPARATOR,
-    SPLIT,
-    WRITERS,
-    take_sample,
-)
+from match_graph.speed.formats import SEPARATOR, SPLIT, WRITERS, take_sample
 from match_graph.speed.measure import Bench, Speed, make_speed
 from match_graph.typing import Tokenizer
 
