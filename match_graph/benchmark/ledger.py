@@ -119,7 +119,7 @@ class Ledger:
         for cell in earlier.cells:
             if cell.published or cell.status == "waiting":
                 continue
-            if keeper.counts(cell) if cell.status == "done" else keeper.stays(cell):
+            if keeper.matches(cell) if cell.status == "done" else keeper.matches_row(cell):
                 self.cells.setdefault(cell.key, cell)
             left_out += cell.key not in self.cells
         if left_out:
@@ -146,7 +146,7 @@ class Ledger:
                 continue  # it was run again
             if cell.key in self.cells and self.cells[cell.key].status == "refused":
                 continue  # now as then
-            if keeper.counts(cell):
+            if keeper.matches(cell):
                 self.cells[cell.key] = cell
                 kept += 1
             else:

@@ -622,14 +622,14 @@ def folders(tmp_path: Path) -> list[str]:
     return [str(write_match_folder(tmp_path / name)) for name in ("toy", "twin")]
 
 
-def find_counting(plan: Plan, earlier: Results, found: str | None = None) -> list[bool]:
+def find_matches(plan: Plan, earlier: Results, found: str | None = None) -> list[bool]:
     """For each cell of earlier results whether it is kept; ``found`` is the features' checksum."""
     keeper = EarlierCells(plan, earlier, lambda *_: found)
-    return [keeper.counts(cell) for cell in earlier.cells]
+    return [keeper.matches(cell) for cell in earlier.cells]
 
 
 @pytest.mark.parametrize(
-    ("changes", "counts"),
+    ("changes", "matches"),
     [
         ({}, True),
         ({"measures": ["P@1"], "question": "Another?", "runs": 3, "seed": 1}, True),
@@ -642,41 +642,41 @@ def find_counting(plan: Plan, earlier: Results, found: str | None = None) -> lis
     ],
     ids=["same", "seeds", "settings", "overrides", "budget", "split", "row", "name"],
 )
-def test_EarlierCells_counts_cells_of_a_data_set_left_out_now(
-    make_earlier, folders: list[str], changes: dict, counts: bool
+def test_EarlierCells_matches_cells_of_a_data_set_left_out_now(
+    make_earlier, folders: list[str], changes: dict, matches: bool
 ) -> None:
     """They stand in one table with the new ones, so all that rows share must be the same."""
     _, earlier = make_earlier(datasets=folders, runs=1)
     plan, _ = make_earlier(**{"datasets": folders[:1], "runs": 1, **changes})
-    assert find_counting(plan, earlier)[1] == counts
+    assert find_matches(plan, earlier)[1] == matches
 
 
-def test_EarlierCells_counts_rows_of_the_fields_of_their_data(make_earlier, folders) -> None:
+def test_EarlierCells_matches_rows_of_the_fields_of_their_data(make_earlier, folders) -> None:
     """A row for each field has those of the data set that is left out now."""
     rows = [{"name": "No-{field}", "encoder": "tfidf_linear", "ablation": ["no-{field}"]}]
     _, earlier = make_earlier(datasets=folders, rows=rows, runs=1)
     plan, _ = make_earlier(datasets=folders[:1], rows=rows, runs=1)
-    assert find_counting(plan, earlier) == [True] * 6
+    assert find_matches(plan, earlier) == [True] * 6
 
 
-def test_EarlierCells_counts_cells_with_measures_of_the_split(make_earlier) -> None:
+def test_EarlierCells_matches_cells_with_measures_of_the_split(make_earlier) -> None:
     """A table of validation is no place for cells that were measured on test alone."""
     plan, earlier = make_earlier(split="valid", runs=1)
-    assert find_counting(plan, earlier) == [True]
+    assert find_matches(plan, earlier) == [True]
     test = {"metrics": {"test": DONE["metrics"]["test"]}}
     cells = [cell.model_copy(update=test) for cell in earlier.cells]
-    assert find_counting(plan, earlier.model_copy(update={"cells": cells})) == [False]
+    assert find_matches(plan, earlier.model_copy(update={"cells": cells})) == [False]
 
 
-def test_EarlierCells_counts_cells_that_lack_a_slice(make_earlier) -> None:
+def test_EarlierCells_matches_cells_that_lack_a_slice(make_earlier) -> None:
     """No label of the data set is so deep: a run has no such measure, and is kept all the same."""
     plan, earlier = make_earlier(measures=["P@1", "depth_9/R@5", "at_least_k/P@3"], runs=1)
-    assert find_counting(plan, earlier) == [True]
+    assert find_matches(plan, earlier) == [True]
     plan, earlier = make_earlier(measures=["P@1", "PSP@5"], runs=1)
-    assert find_counting(plan, earlier) == [False]
+    assert find_matches(plan, earlier) == [False]
 
 
-def test_EarlierCells_counts_cells_of_the_same_features(make_earlier, tmp_path: Path) -> None:
+def test_EarlierCells_matches_cells_of_the_same_features(make_earlier, tmp_path: Path) -> None:
     """By their checksum: a file of vectors may have changed under its name."""
     settings = {"data.features.document": {"path": str(tmp_path / "x.npy")}}
     rows = [{"name": "linear", "encoder": "tfidf_linear", "settings": settings}]
@@ -684,32 +684,32 @@ def test_EarlierCells_counts_cells_of_the_same_features(make_earlier, tmp_path: 
     update = {"feature_checksums": {"document": "ab"}}
     cells = [cell.model_copy(update=update) for cell in earlier.cells]
     earlier = earlier.model_copy(update={"cells": cells})
-    assert find_counting(plan, earlier, "ab") == [True]
-    assert find_counting(plan, earlier, "cd") == [False]
+    assert find_matches(plan, earlier, "ab") == [True]
+    assert find_matches(plan, earlier, "cd") == [False]
 
 
-def test_EarlierCells_counts_cells_of_the_same_settings(make_earlier) -> None:
+def test_EarlierCells_matches_cells_of_the_same_settings(make_earlier) -> None:
     """As resolved; the folder of the data may have been another one."""
     plan, earlier = make_earlier(runs=1)
     [cell] = earlier.cells
     moved = {**cell.config, "dataset": "/elsewhere/toy"}
     longer = {**cell.config, "train": {**cell.config["train"], "epochs": 9}}
-    for config, counts in ((moved, True), (longer, False)):
+    for config, matches in ((moved, True), (longer, False)):
         cells = [cell.model_copy(update={"config": config})]
-        assert find_counting(plan, earlier.model_copy(update={"cells": cells})) == [counts]
+        assert find_matches(plan, earlier.model_copy(update={"cells": cells})) == [matches]
 
 
 def test_EarlierCells_are_of_the_same_documents_and_rows(make_earlier) -> None:
     """Finished cells, and failed ones, which tell of what is planned alone."""
     plan, earlier = make_earlier(runs=1)
     [cell] = earlier.cells
-    assert EarlierCells(plan, earlier, lambda *_: None).stays(cell)
+    assert EarlierCells(plan, earlier, lambda *_: None).matches_row(cell)
     records = [one.model_copy(update={"checksum": "other"}) for one in earlier.datasets]
     others = earlier.model_copy(update={"datasets": records})
-    assert find_counting(plan, others) == [False]
-    assert not EarlierCells(plan, others, lambda *_: None).stays(cell)
+    assert find_matches(plan, others) == [False]
+    assert not EarlierCells(plan, others, lambda *_: None).matches_row(cell)
     plan, _ = make_earlier(runs=1, rows=[{**PRIOR[0], "name": "other"}])
-    assert not EarlierCells(plan, earlier, lambda *_: None).stays(cell)
+    assert not EarlierCells(plan, earlier, lambda *_: None).matches_row(cell)
 
 
 @pytest.fixture
