@@ -83,7 +83,7 @@ def speed(
     built = data.open_dataset(name, resolved, Reporter(quiet=True), **options)
     device = choose_device(resolved.train.accelerator)
     if curve is not None:
-        write_time_to_quality(curve, stage, built, resolved, seconds, device, echo)
+        write_time_to_quality(curve, built, resolved, seconds, device, echo)
         return
     for found in measure_speed(stage, built, resolved, seconds, device, busy, Reporter()):
         if json_lines:

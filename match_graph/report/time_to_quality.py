@@ -101,7 +101,6 @@ def check_curve(stage: str) -> None:
 
 def write_time_to_quality(
     folder: Path,
-    stage: str,
     dataset: CorpusDataset,
     config: Config,
     seconds: float,
@@ -112,7 +111,6 @@ def write_time_to_quality(
 
     Args:
         folder: Target folder, made if need be.
-        stage: Stage, which must be ``pretrain``: no other has a quality of its own.
         dataset: Built data set.
         config: Configuration; ``pretrain`` and ``seed`` count.
         seconds: Longest training of each mode, in seconds.
@@ -120,9 +118,8 @@ def write_time_to_quality(
         report: Callback, called with one line per point.
 
     Raises:
-        ConfigError: Another stage, or matplotlib is not installed.
+        ConfigError: matplotlib is not installed.
     """
-    check_curve(stage)
     budgets = [seconds / 2**step for step in reversed(range(_BUDGETS))]
     table = measure_time_to_quality(dataset, config, budgets, device, report=report)
     stem = folder / f"time_to_quality-{dataset.name}"
