@@ -1,4 +1,4 @@
-"""Cell of a benchmark (row, data set, seed): run in its folder, read from it."""
+"""Cells of a benchmark (row, data set, seed): running one, and reading its result."""
 
 import os
 from collections.abc import Iterable
@@ -22,11 +22,11 @@ from match_graph.typing import Split
 
 
 def run_cell(work: Work, split: Split = "test") -> None:
-    """Runs all stages of a cell in its run folder; finished ones are kept.
+    """Runs all stages of a cell in its run folder; finished stages are not repeated.
 
     Args:
         work: Work order.
-        split: Split of the experiment; test is not read for another.
+        split: Split that the experiment measures; the test split is read only for "test".
     """
     if is_evaluated(work.out / work.cell.folder, split):
         return
@@ -46,10 +46,10 @@ def is_evaluated(folder: Path, split: Split) -> bool:
 
 
 def open_cell(work: Work, cell: PlannedCell, vectors: Path | None) -> Run:
-    """Run of a cell, new or to be resumed, with the pre-trained vectors of another one.
+    """Run of a cell, new or to be resumed, with the pre-trained vectors of another run.
 
     Args:
-        work: Work order, which says where.
+        work: Work order, which has the folders.
         cell: Planned cell.
         vectors: Run folder to take pre-trained vectors from; None trains them if need be.
     """
@@ -63,7 +63,7 @@ def open_cell(work: Work, cell: PlannedCell, vectors: Path | None) -> Run:
 
 
 def find_vectors(cell: PlannedCell, cells: Iterable[PlannedCell], out: Path) -> Path | None:
-    """Run folder of the first of some cells with the vectors that a cell starts from."""
+    """Run folder with the vectors that a cell starts from: that of the first cell to have them."""
     key = cell.vectors_key
     if key is None:
         return None
@@ -77,7 +77,7 @@ def read_cell(planned: PlannedCell, out: Path, experiment: Experiment) -> Cell:
     Args:
         planned: Planned cell, with its configuration.
         out: Folder of the benchmark.
-        experiment: Experiment, which says which measures must be there.
+        experiment: Experiment, whose measures the cell must have.
 
     Raises:
         CheckpointError: A file is broken, or a measure of the experiment is missing.
@@ -123,7 +123,7 @@ def read_cell(planned: PlannedCell, out: Path, experiment: Experiment) -> Cell:
 
 
 def make_cell(planned: PlannedCell, **changes: Any) -> Cell:
-    """Cell of the results, waiting unless changed."""
+    """Cell of the results; its status is "waiting" unless ``changes`` says otherwise."""
     content: dict[str, Any] = {
         "dataset": planned.dataset,
         "row": planned.row.name,
@@ -145,6 +145,6 @@ def _read_history(folder: Path) -> list[dict[str, float]]:
 
 
 def _count_epochs(folder: Path) -> int:
-    """Number of epochs: rows of the histories of the run and of upper levels of a label tree."""
+    """Number of epochs: rows of the histories of the run and of a label tree's upper levels."""
     tables = [read_history(place) for place in (folder, *(folder / LEVELS).glob("*"))]
     return sum(len(table) for table in tables if table is not None)

@@ -15,14 +15,14 @@ Kind = tuple[str, str]
 class Estimate:
     """Time estimate of cells, in seconds; improves with the number of finished cells.
 
-    A cell takes as long as finished ones of its row on its data set did, but for what is built
-    once: the data set, and vectors of texts. Where there are none: what
-    its probe said, corrected by how far probes of finished rows were off; or else the mean of its
-    data set.
+    The estimate of a cell is the mean over finished cells of its row on its data set, without what
+    is done once: building the data set, and embedding texts. Before any is finished it is the
+    probe's, scaled by the ratio of measured to probed seconds of the rows that have both; without
+    a probe it is the mean over the finished rows of its data set.
 
     Args:
         probed: Seconds of a cell by data set and row, from a few measured steps.
-        embedding: Seconds by data set for texts that a language model must embed, once for all.
+        embedding: Seconds by data set of embedding texts by a language model, once for all rows.
     """
 
     probed: Mapping[Kind, float] = field(default_factory=dict)
@@ -48,6 +48,7 @@ class Estimate:
         return fmean(same) if same else None
 
     def _correction(self) -> float:
+        """Ratio of measured to probed seconds, over the rows that have both; 1 without any."""
         both = [kind for kind in self._measured if self.probed.get(kind)]
         probed = sum(self.probed[kind] for kind in both)
         return sum(fmean(self._measured[kind]) for kind in both) / probed if probed else 1.0

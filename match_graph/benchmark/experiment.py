@@ -19,13 +19,13 @@ from match_graph.runs.configure import load_preset_config
 from match_graph.training.models import find_model
 
 EXPERIMENT_FORMAT = 1
-#: Rows of a table at most, those of a grid among them; and runs of a benchmark.
+#: Largest number of rows of a table, points of a grid included, and of runs of a benchmark.
 MAX_ROWS, MAX_CELLS = 1000, 100_000
-#: Bytes of a row's name at most, as a folder's: file systems hold 255.
+#: Largest number of bytes of a row's name as a folder's name; file systems hold 255.
 _MAX_NAME = 200
-#: In a row's name and ablation: the row stands for one of each metadata field of a data set.
+#: Placeholder in a row's name and ablation: the row becomes one for each metadata field.
 EACH_FIELD = "{field}"
-#: At thresholds that are chosen on valid, so that test alone has them; slices likewise.
+#: Measured on test alone, most of them at thresholds chosen on valid; so are those of slices.
 _ON_TEST = (
     *("F1_micro", "F1_macro"),
     *("hierarchical_P", "hierarchical_R", "hierarchical_F1"),
@@ -43,7 +43,7 @@ LOWER_IS_BETTER = frozenset(
     {"violation_rate", "violation_size", "ECE", "ECE@5"}
     | {f"at_least_k/RankedSum@{k}" for k in (1, 2, 3)}
 )
-#: Settings that have a place of their own in an experiment, which would win over layers.
+#: Settings that an experiment sets by keys of their own, which would override them elsewhere.
 _NAMED = {
     "model.encoder": "'encoder' of a row",
     "ablation": "'ablation' of a row",
@@ -75,7 +75,8 @@ class Row(StrictModel):
     )
 
     base: str | None = Field(
-        None, description="row whose settings, found by a search too, stand below its own"
+        None,
+        description="row whose settings, also those found by a search, are its defaults",
     )
     space: Space = Field({}, description="settings to search for it, beside those of 'search'")
 
@@ -324,7 +325,7 @@ class Experiment(StrictModel):
         return _write_settings([self.settings, *row.layers, overrides, named])
 
     def list_own_settings(self, row: PlannedRow) -> list[str]:
-        """Settings of a row as ``key=value`` that are not those of all rows."""
+        """Settings of a row as ``key=value``, without those that all rows share."""
         return _write_settings([*row.layers, {"model.encoder": row.encoder}])
 
     def list_featured(self, row: PlannedRow) -> Collection[str]:
@@ -364,13 +365,13 @@ def find_name_faults(rows: Sequence[Row]) -> list[str]:
 
 
 def find_source_type(key: str) -> str | None:
-    """Node type of a setting of a part of its features, such as ``data.features.TYPE.model``."""
+    """Node type in the key of a part of its features, ``data.features.TYPE.PART``; else None."""
     found = _FEATURE_PART.match(key)
     return None if found is None else found[1]
 
 
 def _join_layers(layers: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Nested settings of layers, as a configuration takes them: the last win."""
+    """Nested settings from layers of dotted keys; later layers win."""
     content: dict[str, Any] = {}
     for layer in layers:
         for key, value in layer.items():
@@ -383,6 +384,6 @@ def _write_settings(layers: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def write_value(value: Any) -> str:
-    """Value as YAML that is read back unchanged; JSON's 1e-05 would be read as text."""
+    """Value as one line of YAML; JSON's 1e-05 would be read back as text."""
     text: str = dump_yaml(value, default_flow_style=True, allow_unicode=True, width=10**9)
     return text.removesuffix("...\n")

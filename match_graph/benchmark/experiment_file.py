@@ -24,7 +24,7 @@ from match_graph.training.models import find_model
 from match_graph.training.setting_faults import find_setting_faults
 
 PACKAGE = Path(__file__).parents[1]
-#: Rows that a message names at most.
+#: Largest number of rows that a message names.
 _NAMED = 3
 
 
@@ -101,12 +101,12 @@ def load_experiment(
 
 
 def check_experiment_code(experiment: Experiment, code: Collection[str], where: str) -> None:
-    """Checks that the caller has named all code of one's own that an experiment names.
+    """Checks that the caller has named all custom code that an experiment names.
 
     Args:
-        experiment: Experiment, of which nothing is imported.
+        experiment: Experiment; none of its code is imported.
         code: Encoders, heads and data sets that the caller has named.
-        where: Name of the experiment, for the message.
+        where: Name of the experiment in the message.
 
     Raises:
         ConfigError: A row or a data set names other code.
@@ -124,10 +124,10 @@ def check_experiment_code(experiment: Experiment, code: Collection[str], where: 
 def find_experiment_faults(experiment: Experiment) -> list[str]:
     """Sentences about invalid settings of an experiment's rows, each fault once.
 
-    A fault of what several rows share is one sentence; rows are named where not all have it.
+    A fault that several rows share is one sentence, which names them unless all rows have it.
 
     Args:
-        experiment: Experiment; imports the code that it names.
+        experiment: Experiment; the code that it names is imported.
     """
     rows = experiment.expand(["x"])
     found: dict[tuple[str, str], dict[str, str]] = {}  # path or text -> text by row

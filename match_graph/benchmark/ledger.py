@@ -1,4 +1,4 @@
-"""Ledger of a benchmark's cells: taken over, running, finished, failed."""
+"""Status of a benchmark's cells: kept from earlier calls, waiting, finished, failed."""
 
 import os
 import platform
@@ -33,12 +33,12 @@ from match_graph.runs.record import describe_processor, describe_software
 
 
 class Ledger:
-    """Ledger of every cell of a plan, and of cells that earlier calls have finished.
+    """Status of every cell of a plan, and of the finished cells of earlier calls.
 
     Args:
         plan: Plan of the benchmark.
         out: Folder of the benchmark, absolute.
-        reporter: Progress reporter, told what is left out.
+        reporter: Progress reporter; warns of cells that are left out.
 
     Raises:
         CheckpointError: A run folder in ``out`` is of other settings or data than the plan.
@@ -54,11 +54,11 @@ class Ledger:
         self._take_over()
 
     def find_pending(self) -> list[PlannedCell]:
-        """Cells to be run, in the order of work."""
+        """Cells that wait to be run, in the order of work."""
         return [one for one in self.plan.cells if self.cells[one.key].status == "waiting"]
 
     def _take_over(self) -> None:
-        """Reads finished cells of an earlier call, of this plan or of others."""
+        """Reads the finished cells of earlier calls, of this plan or of another."""
         for planned in self.plan.cells:
             folder = self.out / planned.folder
             if (folder / CONFIG).is_file():
@@ -83,7 +83,7 @@ class Ledger:
             )
 
     def _compare_record(self, planned: PlannedCell, record: Mapping[str, Any]) -> str:
-        """What else a cell was made from, as a clause; empty if nothing."""
+        """Clause on data, features or files that a cell was made from and that differ; or empty."""
         if record["data_checksum"] != planned.checksum:
             return "it was made from other data"
         there = record.get("feature_checksums", {})
@@ -96,7 +96,7 @@ class Ledger:
         return ""
 
     def _identify(self, source: FeatureSource, node_type: str, checksum: str) -> str | None:
-        """Checksum of features; None where they are not to be had now, which a cell will say."""
+        """Checksum of features; None if they cannot be read now, of which the cell will tell."""
         key = source.model_dump_json(), node_type, checksum
         if key not in self._identified:
             try:
@@ -108,9 +108,9 @@ class Ledger:
     def _read_earlier(self) -> None:
         """Keeps cells of earlier calls that are not planned now: other data sets, other seeds.
 
-        Those of rows that are no more, of changed data, of rows whose settings, features or code
-        are others now, and those that lack a measure are left out, and those that were not run.
-        Planned cells are kept too where they are published: there is no run folder to read.
+        Left out are cells that were not run or lack a measure, of rows that the experiment no
+        longer has, of changed data, and of rows with other settings, features or code now.
+        Published cells are kept even if planned, as they have no run folder to be read from.
         """
         earlier = read_results(self.out / RESULTS)
         self._started = earlier.started
@@ -145,7 +145,7 @@ class Ledger:
             if cell.key in places and (places[cell.key] / CONFIG).is_file():
                 continue  # it was run again
             if cell.key in self.cells and self.cells[cell.key].status == "refused":
-                continue  # now as then
+                continue  # as it was then
             if keeper.matches(cell):
                 self.cells[cell.key] = cell
                 kept += 1
@@ -160,7 +160,7 @@ class Ledger:
             )
 
     def read(self, planned: PlannedCell) -> None:
-        """Reads a finished cell from its run folder; one that lacks a measure has failed."""
+        """Reads a finished cell from its run folder; one that lacks a measure counts as failed."""
         try:
             cell = read_cell(planned, self.out, self.plan.experiment)
         except MatchGraphError as error:

@@ -31,7 +31,7 @@ class PlannedCell:
 
     Args:
         dataset: Name of the data set.
-        source: Data set as it was given.
+        source: Data set as the experiment names it.
         row: Row of the table.
         seed: Seed of all randomness.
         folder: Run folder, relative to that of the benchmark.
@@ -59,7 +59,7 @@ class PlannedCell:
 
     @property
     def vectors_key(self) -> str | None:
-        """Key shared by all cells that start from the same pre-trained vectors; None for none."""
+        """Key shared by all cells with the same pre-trained vectors; None without pre-training."""
         if not find_model(self.config).is_pretrained:
             return None
         return json.dumps(describe_pretraining(self.config), sort_keys=True)
@@ -71,9 +71,9 @@ class Plan:
 
     Args:
         experiment: Experiment, with the command line's changes.
-        datasets: Data sets as they were found.
+        datasets: Records of the data sets.
         cells: Cells in the order of work: all rows with the first seed, then all with the next one.
-        refused: Cells of rows that make no sense for their data set, with the reason.
+        refused: Cells of rows that do not fit their data set, with the reason.
         planners: Planner of each data set, by name.
     """
 
@@ -87,8 +87,8 @@ class Plan:
 def make_plan(experiment: Experiment, root: str | Path | None, reporter: Reporter) -> Plan:
     """Opens every data set, built if need be, and resolves every cell for it.
 
-    A row that makes no sense for a data set, such as an ablation of a field that it lacks, becomes
-    cells that say so.
+    The cells of a row that does not fit a data set, such as an ablation of a field that it lacks,
+    are refused, with the reason.
 
     Args:
         experiment: Experiment to plan.
@@ -97,7 +97,7 @@ def make_plan(experiment: Experiment, root: str | Path | None, reporter: Reporte
 
     Raises:
         CorpusError: A data set is broken.
-        ConfigError: Two data sets have one name, or two rows of a data set have.
+        ConfigError: Two data sets have the same name, or two rows of a data set.
     """
     plan = Plan(experiment, [], [], [])
     for source in experiment.datasets:
@@ -114,8 +114,8 @@ class DatasetPlanner:
     """Planner of the cells of one data set.
 
     Args:
-        plan: Plan that gets them.
-        source: Data set as it was given.
+        plan: Plan that they are added to.
+        source: Data set as the experiment names it.
         root: Root folder of built data; None takes the default.
         reporter: Progress reporter.
     """
@@ -130,7 +130,7 @@ class DatasetPlanner:
     def plan_dataset(self) -> None:
         """Adds the data set and its cells to the plan."""
         experiment = self.experiment
-        encoder = experiment.rows[0].encoder  # settings of all rows are of it too
+        encoder = experiment.rows[0].encoder  # settings of all rows must be valid for it too
         shared = experiment.configure(PlannedRow(name="any", encoder=encoder), experiment.seed)
         dataset = self._open(locate_config(self.source, shared))
         _check_name(dataset.name)
@@ -164,7 +164,7 @@ class DatasetPlanner:
         self._add_cells(record, settled, reasons)
 
     def _open(self, config: Config) -> CorpusDataset:
-        """Data set with a row's options, which mostly are the same for all."""
+        """Data set with a row's options; opened once for all rows of the same options."""
         options = config.data.dataset_options()
         key = json.dumps(options, sort_keys=True, default=str)
         if key not in self._opened:
@@ -177,7 +177,7 @@ class DatasetPlanner:
         """Resolved configuration with the first seed.
 
         Raises:
-            ConfigError: The row makes no sense for the data set.
+            ConfigError: The row does not fit the data set.
         """
         config = self.experiment.configure(row, self.experiment.seed)
         if self.experiment.budget == "equal" and not self.experiment.sets(row, EPOCHS):
@@ -187,7 +187,7 @@ class DatasetPlanner:
         return settle_config(config, self._open(config))
 
     def _share_budget(self, rows: list[PlannedRow], settled: dict[str, Config]) -> int | None:
-        """Equal budget of epochs, which the configurations of rows that set none are given."""
+        """Equal budget of epochs; sets it in the configurations of rows without their own."""
         experiment = self.experiment
         if experiment.budget == "own":
             return None
@@ -225,12 +225,12 @@ class DatasetPlanner:
         """Cell of a row with other settings than the plan's, with the first seed.
 
         Args:
-            record: Data set, whose equal budget the row is given.
+            record: Data set, with the equal budget of its rows.
             row: Row with its settings.
             folder: Run folder, relative to that of the search.
 
         Raises:
-            ConfigError: The settings make no sense for the data set.
+            ConfigError: The settings do not fit the data set.
         """
         config = self._settle(row)
         is_equal = record.epochs is not None and find_model(config).is_neural
@@ -244,8 +244,9 @@ class DatasetPlanner:
 
 
 def list_free(experiment: Experiment, row: PlannedRow) -> set[str]:
-    """Settings of training that may differ between cells of a row: how processes share the work,
-    and the precision where the device chooses it.
+    """Settings of training that may differ between cells of a row.
+
+    They are how processes share the work, and the precision where the device chooses it.
     """
     is_chosen = experiment.configure(row, experiment.seed).train.precision == "auto"
     return {*SHARING, "precision"} if is_chosen else {*SHARING}

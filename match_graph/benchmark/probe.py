@@ -1,4 +1,4 @@
-"""Probes: measured steps of every network before a benchmark, for the time estimate."""
+"""Probes: a few timed steps of every network before a benchmark, for the time estimate."""
 
 import time
 import traceback
@@ -31,11 +31,11 @@ from match_graph.speed.step import Trainer
 from match_graph.training.device import choose_device
 from match_graph.training.models import find_model
 
-#: Measured after one that is not; fewer where they take long.
+#: Timed steps, after one to warm up, and seconds after which no further one begins.
 _STEPS, _SECONDS = 3, 2.0
-#: Of the pre-training that tells its rate.
+#: Pairs of the pre-training that measures its rate.
 _PAIRS = 20_000
-#: Embedded texts that tell the rate of a language model.
+#: Texts that are embedded to measure the rate of a language model.
 _TEXTS = 32
 
 
@@ -46,13 +46,13 @@ def probe_cells(
 ) -> None:
     """Measures the seconds of one cell of every network that no finished cell covers.
 
-    Without evaluation, and with the epochs as planned. Measured in one process per data set, one
-    after the other; what cannot be measured is left out, as its cell will say why. Some of the
-    texts that a language model must embed are embedded too, and kept.
+    The seconds are those of all planned epochs, without evaluation. One process per data set, one
+    after the other, measures its rows; a row that fails is left out, as its cell will report the
+    error. Some of the texts that a language model must embed are embedded too, and kept.
 
     Args:
         pending: Cells that will run.
-        estimate: Estimate so far, which is given what was measured.
+        estimate: Estimate so far; what was measured is added to it.
         make_work: Makes the work order of a cell.
     """
     chosen: dict[Kind, PlannedCell] = {}
@@ -92,7 +92,7 @@ def _probe(works: Sequence[Work], answer: Connection) -> None:
             embedding = _give_features(dataset, cell.config, work.root, embedded)
             is_neural = find_model(cell.config).is_neural
             seconds = _measure(work, dataset, pretrained) if is_neural else None
-        except Exception:  # the cell itself will say why
+        except Exception:  # the cell itself will report it
             traceback.print_exc()
             continue
         answer.send((cell.row.name, seconds, embedding))
@@ -109,7 +109,7 @@ def _open(work: Work) -> CorpusDataset:
 def _give_features(
     dataset: CorpusDataset, config: Config, root: str | None, embedded: set[Hashable]
 ) -> float:
-    """Gives a data set features, those of a language model as zeros for want of all vectors.
+    """Gives a data set its features; zeros stand for those that a language model must compute.
 
     Returns:
         Seconds that embedding its other texts will take; 0 for those that another row embeds.
@@ -150,12 +150,12 @@ def _measure(work: Work, dataset: CorpusDataset, pretrained: dict[str, float]) -
     key = work.cell.vectors_key
     if key is not None and key not in pretrained and work.vectors is None:
         pretrained[key] = _time_pretraining(dataset, config)
-        seconds += pretrained[key]  # the first row that needs the vectors trains them
+        seconds += pretrained[key]  # the first row that needs the vectors pre-trains them
     return seconds
 
 
 def _time_steps(dataset: CorpusDataset, config: Config) -> float:
-    """Seconds of all steps; 0 for a label tree, whose levels need what is above."""
+    """Seconds of all steps; 0 for a label tree, whose levels need those above them."""
     if len(level_sizes(dataset.num_labels, config.model)) > 1:
         return 0.0
     device = choose_device(config.train.accelerator)
