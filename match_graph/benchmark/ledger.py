@@ -169,7 +169,7 @@ class Ledger:
         self.cells[planned.key] = cell
 
     def fail(self, planned: PlannedCell, reason: str) -> None:
-        """Notes the reason why a cell has failed."""
+        """Marks a cell as failed, with the reason."""
         self.cells[planned.key] = make_cell(
             planned, status="failed", reason=reason, finished=_now()
         )

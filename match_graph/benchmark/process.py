@@ -1,4 +1,4 @@
-"""A process of its own for each cell: environment, threads, log; here or in a cluster's process."""
+"""Cells run in child processes, of this process or of a cluster's: environment, threads, log."""
 
 import multiprocessing
 import os
@@ -29,14 +29,15 @@ from match_graph.io.cluster import is_wanted
 from match_graph.io.run_folder import LOCK
 from match_graph.openmp import limit_spinning
 
-#: Seconds that a process of a killed benchmark has to end, and that a stopped cell has to write
-#: its record before it is ended.
+#: Seconds to wait for a process of a killed benchmark to end, and for an interrupted cell to write
+#: its record before it is terminated.
 _PATIENCE, _STOPPING = 60.0, 10.0
-#: Seconds between two questions whether a cell of a cluster is still wanted.
+#: Seconds between two checks whether the result of a cluster's cell is still wanted.
 _POLLING = 1.0
-#: Characters of a reason, which a pipe must hold: it is read when the process has ended.
+#: Largest number of characters of a reason: it is read when the process has ended, so that the
+#: pipe must hold all of it.
 _REASON = 10_000
-#: Bytes of the path of a socket on macOS; Linux has 107.
+#: Largest number of bytes of a socket's path on macOS; on Linux it is 107.
 _SOCKET = 103
 
 
@@ -50,8 +51,8 @@ class Work:
         root: Root folder of built data; None takes the default.
         vectors: Run folder to take pre-trained vectors from; None trains them if need be.
         threads: Number of processor threads.
-        environment: Environment variables of the process that plans, as far as they count.
-        function: What is done with the cell, `run_cell` or a trial of a search.
+        environment: Environment variables to set; see `find_environment`.
+        function: Function that does the work: `run_cell`, or `run_trial` of a search.
     """
 
     cell: PlannedCell
@@ -69,10 +70,10 @@ class Work:
 
 
 def run_apart(work: Work) -> str:
-    """Does some work in a process of its own.
+    """Does the work in a process of its own.
 
     Returns:
-        Reason why it failed, a sentence; empty if it is done.
+        Reason why it failed, a sentence; empty if it succeeded.
     """
     limit_spinning()
     process, receive = start_process(make_context(), do_work, work)
@@ -81,11 +82,11 @@ def run_apart(work: Work) -> str:
     except KeyboardInterrupt:  # the process has been interrupted too
         _stop(process)
         raise
-    return _hear(process, receive)
+    return _read_reason(process, receive)
 
 
 def run_on_cluster(work: Work) -> str:
-    """`run_apart` within a call of a cluster; the process ends when nobody waits for it any more.
+    """`run_apart` for a cluster's process; stops the work once nobody waits for its result.
 
     On a machine with several GPUs each process of a local cluster takes the next one.
     """
@@ -102,11 +103,11 @@ def run_on_cluster(work: Work) -> str:
         if not is_wanted():
             os.kill(process.pid or 0, signal.SIGINT)
             _stop(process)
-    return _hear(process, receive)
+    return _read_reason(process, receive)
 
 
 def _choose_gpu(number: int) -> dict[str, str]:
-    """Environment with the GPU of a process of a local cluster."""
+    """Environment that shows one GPU to a process of a local cluster, by its number."""
     if not torch.cuda.is_available():
         return {}
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -115,17 +116,17 @@ def _choose_gpu(number: int) -> dict[str, str]:
 
 
 def _stop(process: BaseProcess) -> None:
-    """Ends a process that was interrupted, once it has written its record."""
+    """Ends an interrupted process, after some time to write its record."""
     process.join(_STOPPING)
     process.terminate()
     process.join()
 
 
-def _hear(process: BaseProcess, answer: Connection) -> str:
-    """Reason why an ended process failed; empty if it did not."""
+def _read_reason(process: BaseProcess, answer: Connection) -> str:
+    """Reason why a process that has ended failed; empty if it succeeded."""
     try:
         reason = str(answer.recv()) if answer.poll() else ""
-    except (EOFError, OSError):  # it was ended before, or amid what it said
+    except (EOFError, OSError):  # it was killed before or while it sent one
         reason = ""
     answer.close()
     if not reason and process.exitcode:
@@ -134,11 +135,11 @@ def _hear(process: BaseProcess, answer: Connection) -> str:
 
 
 def do_work(work: Work, answer: Connection) -> None:
-    """Does some work, resumed if need be; the main function of its process.
+    """Does the work, resumed if need be; the main function of its process.
 
     Args:
         work: Work order of the cell.
-        answer: Connection for the answer: the reason if the cell fails, nothing if it is done.
+        answer: Connection that gets the reason if the work fails, and nothing if it succeeds.
     """
     prepare_process(work)
     try:
@@ -151,11 +152,11 @@ def do_work(work: Work, answer: Connection) -> None:
 
 
 def make_context() -> Any:
-    """Multiprocessing context of cells: forked off a server that has imported torch once.
+    """Multiprocessing context of cells: forked from a server that has imported torch once.
 
-    The server's socket lies in ``TMPDIR``. Where that is too long for a socket, where there is no
-    such server, or where there is a GPU, every cell imports torch: no process can use a GPU whose
-    driver was asked for anything before the fork, as imports do.
+    Processes are spawned instead, and each imports torch, if the path of the server's socket in
+    ``TMPDIR`` would be too long, if the system has no such server, or if there is a GPU: imports
+    initialize its driver, and no process forked after that can use it.
     """
     socket = len(os.fsencode(tempfile.gettempdir())) + len("/pymp-12345678/listener-12345678")
     has_server = "forkserver" in multiprocessing.get_all_start_methods()
@@ -169,7 +170,7 @@ def make_context() -> Any:
 def start_process(
     context: Any, function: Callable[..., None], work: Any
 ) -> tuple[BaseProcess, Connection]:
-    """Starts a process for some work, which answers through a connection.
+    """Starts a process for some work; returns it, and the connection of its answers.
 
     It does not import the script that this process was started with, so that a script needs no
     ``if __name__ == "__main__"``.
@@ -188,9 +189,9 @@ def start_process(
 
 @contextmanager
 def hold_folder(out: Path, what: str) -> Iterator[None]:
-    """Makes and locks the folder of a benchmark or of a search within the block.
+    """Makes the folder of a benchmark or of a search, and locks it within the block.
 
-    One that is empty at the end, since the block refused its work, is removed.
+    A folder that is empty at the end, because an error was raised early, is removed.
 
     Raises:
         CheckpointError: Another process works there.
@@ -213,7 +214,7 @@ def hold_folder(out: Path, what: str) -> Iterator[None]:
 
 
 def _hold(path: Path) -> AbstractContextManager[object]:
-    """Lock for a ``with``; waits for a process of a killed benchmark that is still ending."""
+    """Acquired lock; waits for a process of a killed benchmark that is still ending."""
     lock = FileLock(path)
     try:
         return lock.acquire(timeout=0)
@@ -224,7 +225,7 @@ def _hold(path: Path) -> AbstractContextManager[object]:
 
 
 def describe_error(error: Exception) -> str:
-    """Error as a sentence where it is ours, else as a clause: its type and message."""
+    """Message of an error: a `MatchGraphError` as it is, another with its type before it."""
     told = str(error)
     if not isinstance(error, MatchGraphError):
         told = f"{type(error).__name__}: {' '.join(told.split())}".removesuffix(": ")
@@ -248,5 +249,6 @@ def prepare_process(work: Work) -> None:
 
 
 def _follow(parent: Any) -> None:
+    """Ends this process when its parent has ended."""
     parent.join()
     os._exit(1)

@@ -22,10 +22,10 @@ from match_graph.io.names import FileName, InnerPath
 RESULTS = "results.json"
 RESULTS_FORMAT = 2
 
-#: "waiting" was not started or not finished, "refused" makes no sense for the data set.
+#: "waiting" is not started or not finished; "refused" does not fit the data set.
 Status = Literal["waiting", "done", "refused", "failed"]
 
-#: Numbers that can be drawn and compared.
+#: Largest magnitude of a number in results, which figures can still draw.
 LARGEST = 1e30
 Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 
@@ -33,7 +33,7 @@ Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 class Cell(StrictModel):
     """Cell of the results: a row on a data set with a seed.
 
-    What is measured is empty unless the status is "done".
+    Measured fields are empty unless the status is "done".
     """
 
     dataset: str = Field(description="name of the data set")
@@ -50,13 +50,13 @@ class Cell(StrictModel):
         [], description="training history: a row per epoch, of the last level"
     )
     seconds: dict[str, Number] = Field(
-        {}, description="seconds by stage; what was killed is not counted"
+        {}, description="seconds by stage, without attempts that were killed"
     )
     epochs: int | None = Field(
         None, description="epochs that were trained, over all levels of a tree"
     )
     seconds_per_epoch: Number | None = Field(
-        None, description="seconds per epoch; none if killed, or not by epochs"
+        None, description="seconds per epoch; none if it was interrupted or has no epochs"
     )
     parameters: int | None = Field(None, description="number of parameters, of a network")
     peak_mib: dict[str, Number] = Field(
@@ -79,7 +79,7 @@ class Cell(StrictModel):
     input_checksums: dict[str, str] = Field(
         {}, description="checksums of own code and of word vectors, by setting"
     )
-    resumed: bool = Field(False, description="whether it was stopped in between")
+    resumed: bool = Field(False, description="whether it was interrupted and resumed")
     finished: str = Field("", description="date and time in UTC, ISO 8601")
     published: bool = Field(False, description="whether it is kept without its run folder")
 
@@ -98,7 +98,7 @@ class Cell(StrictModel):
 
 
 class PublishedTest(StrictModel):
-    """Comparison over documents of a row's measure, kept where run folders are not."""
+    """Test over documents of a measure of a row, published without run folders."""
 
     row: str
     measure: str
@@ -112,15 +112,15 @@ class PublishedTest(StrictModel):
 
 
 class DatasetRecord(StrictModel):
-    """Data set as the benchmark found it, and the rows that it has there."""
+    """Data set of a benchmark, with the rows that it has on it."""
 
     name: FileName
-    source: str = Field(description="data set as it was given: a registered name or a folder")
+    source: str = Field(description="data set as the experiment names it")
     checksum: str = Field(description="checksum of the data")
     documents: dict[str, int] = Field(description="number of documents by split")
     twins: dict[str, int] | None = Field(
         None,
-        description="number of documents by split whose word sequence a training document has; "
+        description="number of documents by split with a training document's word sequence; "
         "none if they were not counted",
     )
     num_labels: int
@@ -133,7 +133,7 @@ class DatasetRecord(StrictModel):
 
 
 class Machine(StrictModel):
-    """Machine and software of the last call of a benchmark; each cell has its own."""
+    """Machine and software of the last call of a benchmark; each cell records its own."""
 
     platform: str
     processor: str
@@ -228,7 +228,7 @@ def find_measure(cell: Cell, split: str, measure: str) -> float | None:
     ``at_least_k/P@3`` where no document has three labels.
 
     Raises:
-        CheckpointError: A measure that every data set has is missing; nothing stands in for it.
+        CheckpointError: A measure that every data set has is missing.
     """
     values = cell.metrics.get(split, {})
     if is_missing(cell, split, measure):
@@ -241,9 +241,9 @@ def find_measure(cell: Cell, split: str, measure: str) -> float | None:
 
 
 def describe_failures(results: Results) -> str | None:
-    """Sentence on runs of the experiment that failed or could not be made; None without any.
+    """Sentence on failed runs, or on all being refused; None otherwise.
 
-    Cells of earlier calls with other data sets or seeds are not looked at.
+    Cells of earlier calls with other data sets or seeds are ignored.
     """
     experiment = results.experiment
     here = {record.name for record in results.datasets if record.source in experiment.datasets}

@@ -1,4 +1,4 @@
-"""Search of a row: its space, checked, and its trials as the journal has them."""
+"""Searches of rows: their spaces, checked, and their trials, kept in a journal."""
 
 import json
 import os
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 JOURNAL = "search.journal"
-#: Attribute of a study: what its trials have in common.
+#: Attribute of a study: the settings and data that its trials have in common.
 _IDENTITY = "identity"
-#: Draws of a trial in a finite space before the first point without a trial is taken.
+#: Attempts to sample an untried point of a finite space before the first one is taken.
 _DRAWS = 20
 
 
@@ -51,10 +51,10 @@ class RowSearch:
     """Search of a row.
 
     Args:
-        row: Row with the settings that it has before.
-        space: Space of its settings.
-        study: Its trials.
-        planned: Cells of trials of this call, by number.
+        row: Row with the settings that it has without the search.
+        space: Search space.
+        study: Trials of the row.
+        planned: Cells of the trials, by their number.
     """
 
     row: PlannedRow
@@ -79,7 +79,7 @@ class RowSearch:
 
     @property
     def seconds(self) -> float:
-        """Seconds of all trials that have ended, without what was killed."""
+        """Seconds of all trials that have ended, without attempts that were killed."""
         return sum(one.user_attrs.get(SECONDS, 0.0) for one in self.trials)
 
     def count(self, state: str) -> int:
@@ -87,10 +87,10 @@ class RowSearch:
         return sum(one.state.name == state for one in self.trials)
 
     def ask(self, sampler: "BaseSampler") -> int:
-        """Number of a new trial; in a finite space of a point without a trial, while there is one.
+        """Number of a new trial; its point is untried, in a finite space while there is one.
 
         Args:
-            sampler: Sampler, new and seeded, so that a killed search draws the same.
+            sampler: New, seeded sampler, so that a killed search samples the same when resumed.
         """
         is_waiting = len(self.trials) < len(self.study.get_trials(deepcopy=False))
         if not is_waiting and (point := self._find_untried(sampler)) is not None:
@@ -101,7 +101,7 @@ class RowSearch:
         return trial.number
 
     def _find_untried(self, sampler: "BaseSampler") -> dict[str, Any] | None:
-        """Point without a trial, drawn beside the journal; None where there is none, or no end."""
+        """Untried point of a finite space, sampled in a copy of the study; None if none is left."""
         import optuna
 
         tried = [one.params for one in self.trials]
@@ -130,9 +130,10 @@ class RowSearch:
 def open_searches(
     plan: Plan, out: Path, rows: Sequence[str] | None, reporter: Reporter
 ) -> list[RowSearch]:
-    """Searches of the rows, those of earlier calls as far as they are; new ones for `begin`.
+    """Searches of the rows, with the trials of earlier calls; `begin` starts new ones.
 
-    A row that makes no sense for a data set is left out, unless it is asked for.
+    A row that does not fit a data set is left out; it is an error if it was asked for by name, or
+    if no other one is left.
     """
     experiment, searches = plan.experiment, []
     spaces = dict(_find_spaces(experiment))
@@ -159,7 +160,7 @@ def open_searches(
 
 
 def begin(plan: Plan, search: RowSearch) -> None:
-    """Notes what the trials of a search have in common, and the first of a new one."""
+    """Records the identity of a search, and enqueues the row's own settings as its first trial."""
     row, study = search.row, search.study
     if _IDENTITY not in study.user_attrs:
         study.set_user_attr(_IDENTITY, _identify(plan, row, search.space))
@@ -170,10 +171,10 @@ def begin(plan: Plan, search: RowSearch) -> None:
 
 
 def open_earlier(plan: Plan, out: Path, searches: Iterable[RowSearch]) -> list[RowSearch]:
-    """Searches of other rows by earlier calls, to be recorded beside these.
+    """Searches of other rows by earlier calls, to be written into the same table of trials.
 
     Raises:
-        CheckpointError: Their settings or data were others, so that one record cannot have both.
+        CheckpointError: Their settings or data differ, so that one table cannot hold both.
     """
     here = {search.row.name for search in searches}
     spaces, found = dict(_find_spaces(plan.experiment)), []
@@ -194,10 +195,10 @@ def _find_row(experiment: Experiment, name: str) -> PlannedRow:
 
 
 def _open_study(journal: Path, row: str) -> "Study":
-    """Trials of a row; half a last line of the journal, as a full disk leaves, is cut off.
+    """Study of a row; an incomplete last line of the journal, as a full disk leaves, is cut off.
 
     Raises:
-        CheckpointError: The journal is no journal.
+        CheckpointError: The journal cannot be read.
     """
     try:
         if journal.is_file() and not (content := journal.read_bytes()).endswith(b"\n"):
@@ -213,7 +214,7 @@ def _open_study(journal: Path, row: str) -> "Study":
 
 
 def _find_spaces(experiment: Experiment) -> Iterator[tuple[str, Space]]:
-    """Space of every row that is searched: its own, with that of all networks at no preset."""
+    """Searched rows with their space: their own, and that of all networks unless at a preset."""
     if experiment.grid:
         raise ConfigError(
             f"A search takes the place of a grid, but the experiment '{experiment.name}' has one "
@@ -228,7 +229,7 @@ def _find_spaces(experiment: Experiment) -> Iterator[tuple[str, Space]]:
 
 
 def check_spaces(experiment: Experiment) -> None:
-    """Checks the ends of every range and every choice as a setting, which nothing overrides.
+    """Checks that ends of ranges and all choices are valid settings, which nothing overrides.
 
     Raises:
         ConfigError: With every fault.
@@ -259,7 +260,7 @@ def change_row(row: PlannedRow, settings: dict[str, Any]) -> PlannedRow:
 
 
 def _identify(plan: Plan, row: PlannedRow, space: Space) -> str:
-    """What trials of a row must have in common."""
+    """Settings, space and data that all trials of a row must have in common, as JSON."""
     experiment = plan.experiment
     cells = [cell for cell in plan.cells if cell.row.name == row.name]
     checksums = {cell.dataset: cell.checksum for cell in cells}  # with the row's own options
@@ -305,7 +306,8 @@ def _describe_others(name: str, out: Path) -> str:
 def list_trials(searches: Iterable[RowSearch]) -> pd.DataFrame:
     """Table of all trials, with their settings.
 
-    Complete ones have a value, pruned ones the last epoch's measure and the data set that it is of.
+    Complete trials have a value; pruned ones have the measure of their last epoch and the data set
+    that they were pruned on.
     """
     rows = [
         {

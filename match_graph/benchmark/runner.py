@@ -42,9 +42,9 @@ def run_benchmark(
     """Runs the cells of an experiment that are not finished yet.
 
     Every cell is an ordinary run folder in ``OUT/cells/DATASET/ROW/seedN``, run in a process of its
-    own; beside it lies what the process printed. Finished cells are kept, stopped ones go on where
-    they were, failed ones are tried again. ``results.json`` is written after every cell. Cells
-    that start from equal vectors share them: the first pre-trains, the others link its file.
+    own, with the log of the process beside it. Finished cells are kept, interrupted ones are
+    resumed, failed ones are tried again. ``results.json`` is written after every cell. Cells of
+    the same pre-training share its vectors: the first one pre-trains, the others link its file.
 
     Args:
         experiment: Experiment to run.
@@ -84,13 +84,13 @@ def _check_splits(plan: Plan) -> None:
 
 
 def choose_rows(rows: Sequence[str] | None, plan: Plan) -> Sequence[str]:
-    """Names of rows to run, those of all data sets unless some are given.
+    """Names of rows to run; the rows of all data sets unless some are given.
 
-    A row of the file that has become several, for each field or point of the grid, stands for all
-    of them by its name there.
+    The name that a row has in the file stands for all rows that it expands to, one for each
+    metadata field or point of the grid.
 
     Raises:
-        ConfigError: There is no such row, or it is one for each field of data without fields.
+        ConfigError: There is no such row, or it expands to none as no data set has fields.
     """
     there = {row.name: [row.name] for record in plan.datasets for row in record.rows}
     if rows is None:
@@ -199,7 +199,7 @@ class _Benchmark:
             report(f"{kind[0]}, {kind[1]}: {known or 'time not known yet'}")
 
     def _choose(self, pending: list[PlannedCell], running: list[PlannedCell]) -> PlannedCell | None:
-        """Next cell whose vectors no other one is pre-training at the moment."""
+        """First cell that need not wait for vectors which a running cell pre-trains; or None."""
         busy = {
             one.vectors_key for one in running if not (self.out / one.folder / VECTORS).is_file()
         } - {None}
@@ -225,7 +225,7 @@ class _Benchmark:
         )
 
     def _finish(self, planned: PlannedCell, reason: str | Exception) -> None:
-        """Notes how a cell has ended; a cluster's own error is a reason too."""
+        """Records how a cell has ended; an error of its call, such as a cluster's, is a reason."""
         if isinstance(reason, Exception):
             reason = describe_error(reason)
         if reason:
@@ -262,7 +262,7 @@ def takes_gpu(config: Config) -> bool:
 
 
 def find_environment(cluster: Cluster | None) -> dict[str, str]:
-    """Environment variables of a cell: this process's; on other machines its own, but for ours."""
+    """Environment variables for a cell: this process's, of which a cluster takes our own alone."""
     return {
         name: value
         for name, value in os.environ.items()

@@ -1,4 +1,4 @@
-"""Scores of documents of a benchmark's cells, kept in one file where run folders are not."""
+"""Scores of documents of a benchmark's cells, published in one file without run folders."""
 
 from pathlib import Path
 
@@ -16,14 +16,14 @@ from match_graph.typing import Split
 SCORES = "scores.parquet"
 _KEY = ["dataset", "row", "seed"]
 _CHECKSUM = "data_checksum"
-#: Of means of float32.
+#: Tolerance for means of float32.
 _ROUNDING = 1e-5
 
 
 class CellScores:
     """Scores of the documents that a benchmark's cells were measured on.
 
-    A cell's run folder has them; those of published cells stand in ``scores.parquet``: columns
+    They are in the cell's run folder, or, for published cells, in ``scores.parquet``: columns
     ``dataset``, ``row``, ``seed``, ``data_checksum`` and `SCORE_NAMES`, and a line per document of
     the experiment's split, in the order of the data set.
 
@@ -43,8 +43,8 @@ class CellScores:
         """Checksum of a cell's data, and its scores by `SCORE_NAMES`, [D, 6], float32.
 
         Raises:
-            CheckpointError: Neither its run folder nor ``scores.parquet`` has them, or those there
-                are not what the cell was measured by.
+            CheckpointError: Neither its run folder nor ``scores.parquet`` has them, or their means
+                are not the cell's measures.
         """
         run = self.folder / cell.folder
         if cell.published and cell.key in self._kept:
@@ -67,7 +67,7 @@ class CellScores:
     def write(self, folder: Path, cells: list[Cell]) -> None:
         """Writes ``scores.parquet`` of the cells that have scores into a folder, atomically.
 
-        Published ones may have none; where no cell has any, a file that is there goes.
+        Published ones may have none; where no cell has any, an old file is removed.
 
         Raises:
             CheckpointError: The scores in a run folder are missing or broken.
@@ -92,7 +92,7 @@ class CellScores:
 
 
 def _read_kept(path: Path) -> dict[tuple[str, str, int], tuple[str, Tensor]]:
-    """Checksum and scores of each cell of ``scores.parquet``, none without the file."""
+    """Checksum and scores of each cell of ``scores.parquet``; empty without the file."""
     if not path.is_file():
         return {}
     found: dict[tuple[str, str, int], tuple[str, Tensor]] = {}

@@ -43,9 +43,9 @@ from match_graph.io.yaml import dump_yaml
 from match_graph.training.loop import MONITOR
 
 TRIALS, RECORDS, TUNED = "trials", "trials.csv", "tuned.yaml"
-#: What stays of a trial's run folders.
+#: Files that are kept of a trial's run folders.
 _KEPT = frozenset({CONFIG, HISTORY, METRICS, RECORD})
-#: Trials whose settings are drawn at random before the sampler learns from them.
+#: Trials with random settings before the sampler learns from them.
 _RANDOM_TRIALS = 5
 
 
@@ -59,15 +59,16 @@ def run_search(
 ) -> list[RowSearch]:
     """Searches settings of an experiment's rows by validation, with equal budgets; resumable.
 
-    A trial is a training of a row with drawn settings on every data set; test is never read. The
-    first trial has the row's settings as they are, where the space has them; then a tree of Parzen
-    estimators draws (Bergstra et al., NeurIPS 2011), no point of a finite space again before all
-    have a trial, and trials behind the median of others are pruned (`run_trial`). Where minutes are
-    limited, trials that run at the limit go on to their end, failed trials count too, and shared
-    pre-training counts for the first of its rows alone. In ``out``:
-    `TUNED`, the experiment with the best settings of every row, and `RECORDS`, all trials, both of
-    other rows by earlier calls too; `JOURNAL`, from which a killed search goes on; and `TRIALS`,
-    what stays of their run folders.
+    A trial trains a row with sampled settings on every data set; test is never read. The first
+    trial takes the row's own settings, where the space contains them; the others are sampled by
+    tree-structured Parzen estimators (Bergstra et al., NeurIPS 2011). No point of a finite space
+    is repeated before all have been tried, and trials behind the median of others are pruned
+    (`run_trial`). Under a limit of minutes, trials that run when it is reached are completed,
+    failed trials count, and shared pre-training counts for the first of its rows alone.
+
+    In ``out``: `TUNED`, the experiment with the best settings of every row, and `RECORDS`, all
+    trials, both also of other rows by earlier calls; `JOURNAL`, from which a killed search is
+    resumed; and `TRIALS`, the files that are kept of their run folders.
 
     Args:
         experiment: Experiment with spaces; those of all networks, and of rows.
@@ -115,7 +116,7 @@ class _Searcher:
         for search in self.searches:
             for one in search.trials:
                 self._plan_cells(search, one.number)
-        lost = [  # by a killed call: they go on first
+        lost = [  # left running by a killed call; they are resumed first
             (search, one.number)
             for search in self.searches
             for one in search.trials
@@ -159,7 +160,7 @@ class _Searcher:
     def _find_due(
         self, lost: list[tuple[RowSearch, int]], running: Iterable[tuple[str, int]]
     ) -> tuple[RowSearch, int | None] | None:
-        """Next trial: a lost one, else a new one of the row with the fewest trials."""
+        """Next trial: one to be resumed, else a new one of the row with the fewest trials."""
         if lost:
             return lost.pop(0)
         minutes = self.options.minutes
@@ -172,7 +173,7 @@ class _Searcher:
         return (min(due, key=lambda one: len(one.trials)), None) if due else None
 
     def _submit(self, search: RowSearch, number: int | None, calls: Calls) -> list[tuple[str, int]]:
-        """Starts a trial; none where its settings do not go together."""
+        """Starts a trial; returns its key in a list, empty if its settings are incompatible."""
         import optuna
 
         if number is None:
@@ -197,7 +198,7 @@ class _Searcher:
         return [key]
 
     def _plan_cells(self, search: RowSearch, number: int) -> tuple[PlannedCell, ...] | None:
-        """Cells of a trial; None, and a failed trial, where its settings do not go together."""
+        """Cells of a trial; None if its settings are incompatible, when it is marked as failed."""
         settings = search.find_settings(search.find_trial(number))
         row = change_row(search.row, settings)
         try:
@@ -234,7 +235,7 @@ class _Searcher:
         )
 
     def _finish(self, key: tuple[str, int], reason: str | Exception) -> None:
-        """Notes how a trial has ended: its process told the journal, unless it failed."""
+        """Reports how a trial has ended, as its process wrote to the journal unless it failed."""
         name, number = key
         search = next(one for one in self.searches if one.row.name == name)
         if isinstance(reason, Exception):
@@ -248,7 +249,7 @@ class _Searcher:
         self._write()
 
     def _fail(self, search: RowSearch, number: int, text: str) -> None:
-        """Notes that a trial has failed, unless it is noted already."""
+        """Marks a trial as failed, unless it has ended already."""
         import optuna
 
         trial = search.find_trial(number)

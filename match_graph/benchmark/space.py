@@ -45,8 +45,7 @@ class Range(StrictModel):
         return trial.suggest_float(key, self.low, self.high, log=self.log)
 
 
-#: Range, or list of choices, by dotted key; one for several keys, that take the same value, has
-#: commas between them.
+#: Range or list of choices by dotted key, or by several that take the same value, joined by commas.
 Space = dict[str, Range | Annotated[list[Scalar], Field(min_length=1)]]
 
 
@@ -79,17 +78,17 @@ def draw_settings(space: Space, trial: "Trial") -> dict[str, Any]:
 
 
 def find_defaults(space: Space, configs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Values of a space that all configurations have already, as a trial takes them.
+    """Point of the settings that all configurations already have, where the space contains them.
 
     Args:
         space: Space of the search.
-        configs: Configurations as nested mappings, of each data set.
+        configs: Configuration of each data set, as nested mappings.
     """
     found: dict[str, Any] = {}
     for keys, values in space.items():
         value, *others = (find_setting(one, key) for one in configs for key in split_keys(keys))
         if any(other != value for other in others):
-            continue  # one value of all would be that of none
+            continue  # no value is that of all
         is_there = values.holds(value) if isinstance(values, Range) else value in values
         if is_there:
             found[keys] = value
@@ -97,7 +96,7 @@ def find_defaults(space: Space, configs: Sequence[Mapping[str, Any]]) -> dict[st
 
 
 def list_points(space: Space) -> Iterator[dict[str, Any]]:
-    """Every point of a finite space, as a trial takes it; none of a space with real numbers."""
+    """Every point of a finite space; nothing for a space with a range of real numbers."""
     axes: list[Sequence[Scalar]] = []
     for values in space.values():
         if not isinstance(values, Range):
@@ -116,17 +115,17 @@ def split_keys(keys: str) -> list[str]:
 
 
 def list_ends(values: Range | Sequence[Scalar]) -> Sequence[Scalar]:
-    """Values that tell whether all are valid: the ends of a range, every choice."""
+    """Values to validate in place of all: the ends of a range, or every choice."""
     return (values.low, values.high) if isinstance(values, Range) else values
 
 
 def spread_sections(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings by dotted key, with sections of the configuration as their keys.
+    """Settings by dotted key, where sections of the configuration are split into their keys.
 
-    As a whole a section would replace what other layers set in it.
+    As a whole, a section would replace what other layers set in it.
 
     Raises:
-        ValueError: A key is there twice, by itself and in a section.
+        ValueError: A key is set twice, by itself and in a section.
     """
     found: dict[str, Any] = {}
     for key, value in settings.items():
@@ -149,6 +148,6 @@ def find_setting(content: Any, key: str) -> Any:
     """Value of a dotted key in nested mappings; ``...`` where it is not set."""
     for name in key.split("."):
         if not isinstance(content, Mapping) or name not in content:
-            return ...  # no value: in no space
+            return ...  # unlike None, which is a value
         content = content[name]
     return content

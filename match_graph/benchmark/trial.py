@@ -1,4 +1,4 @@
-"""Trial of a search: settings of a row, trained and measured on validation, pruned on the way."""
+"""Trials of a search: a row trained with sampled settings, measured on validation, or pruned."""
 
 import math
 import time
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from optuna.storages import JournalStorage
     from optuna.trial import FrozenTrial
 
-#: Attributes of a trial: seconds of the process that ended it, the commit of its code, and the data
-#: set on which it was pruned.
+#: Attributes of a trial: seconds of the process that ended it, commit of the code, and data set
+#: on which it was pruned.
 SECONDS, COMMIT, PRUNED_ON = "seconds", "commit", "pruned_on"
-#: More epochs than a training has: the numbers of epochs of the next data set begin there.
+#: Offset between the steps of two data sets, larger than any number of epochs.
 _EPOCHS = 10**6
-#: Trials that run whole before others are measured against them.
+#: Complete trials before others are pruned.
 _WHOLE_TRIALS = 4
 
 
@@ -50,7 +50,7 @@ class TrialWork(Work):
 
 
 def open_study(journal: Path, row: str) -> "Study":
-    """Trials of a row, from the journal of a search; new, or as far as they are."""
+    """Study of a row in the journal of a search, with its trials so far."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -59,7 +59,7 @@ def open_study(journal: Path, row: str) -> "Study":
         study_name=row,
         direction="maximize",
         load_if_exists=True,
-        sampler=optuna.samplers.RandomSampler(),  # of trials that draw nothing any more
+        sampler=optuna.samplers.RandomSampler(),  # until `RowSearch.ask` sets its own
     )
 
 
@@ -78,12 +78,12 @@ def _open_journal(journal: Path) -> "JournalStorage":
 
 
 def run_trial(work: Work) -> None:
-    """Runs a trial on all its data sets, resumed if need be, and tells the journal how it ended.
+    """Runs a trial on all its data sets, resumed if need be, and writes its end to the journal.
 
     Its value is the mean over the data sets of the measure on valid. Test is never read. On each
-    data set, after a third of its epochs (before, a low learning rate would be taken for a bad one)
-    and before the last, a trial is pruned whose best epoch so far is behind the median of what
-    complete trials had at this epoch, by `MONITOR` of the network before its blend.
+    data set a trial is pruned if its best epoch so far is behind the median of complete trials at
+    the same epoch, by `MONITOR` of the network before its blend; after a third of the epochs
+    (earlier, a low learning rate would be taken for a bad one) and before the last one.
     Source: the median rule of Golovin et al., "Google Vizier", KDD 2017,
     https://doi.org/10.1145/3097983.3098043, by Optuna.
     """
@@ -112,13 +112,13 @@ def run_trial(work: Work) -> None:
 
 
 def watch_trial(study: "Study", trial: "Trial", place: int, epochs: int) -> Watch:
-    """Reports each epoch to the journal, and ends a training that others are ahead of.
+    """Makes a function that reports each epoch to the journal, and prunes the trial if need be.
 
     Args:
         study: Study of the row.
-        trial: Trial, which is told how each epoch ended.
-        place: Number of the data set. It is added to the measure, which is at most 1: the rule
-            takes the best value of all steps, and a data set before may have had better ones.
+        trial: Trial that the measures of epochs are reported to.
+        place: Number of the data set. It is added to the measure, which is at most 1: the pruner
+            compares the best value of all steps, which may be that of an earlier data set.
         epochs: Number of epochs of the training.
     """
     import optuna
@@ -136,7 +136,7 @@ def watch_trial(study: "Study", trial: "Trial", place: int, epochs: int) -> Watc
 
 
 def read_pruned(trial: "FrozenTrial") -> float | None:
-    """`MONITOR` of the last epoch of a trial that was pruned, None for others."""
+    """`MONITOR` in the last epoch of a pruned trial; None for others."""
     if trial.value is None or trial.state.name != "PRUNED":
         return None
     return trial.value - (trial.last_step or 0) // _EPOCHS
