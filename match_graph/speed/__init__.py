@@ -1,4 +1,4 @@
-"""Speed of each stage, against named baselines in the same process and on the same data."""
+"""Speed of each stage against named baselines, in the same process and on the same data."""
 
 from match_graph.speed.measure import Bench, Speed
 from match_graph.speed.stages import (

@@ -1,4 +1,4 @@
-"""Measurement in a process of its own, for peaks of memory."""
+"""Measurements in a new process, so that its peak memory is that of the stage alone."""
 
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -33,12 +33,12 @@ class Measured:
 
 
 def run_alone(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Calls a function of a module in a new process, which takes a few seconds to start.
+    """Calls a module-level function in a new process, which takes a few seconds to start.
 
     Raises:
-        MatchGraphError: The process was ended from outside; else what the function raises.
+        MatchGraphError: The process was killed; else what the function raises.
     """
-    limit_spinning()  # as in a process of the command line
+    limit_spinning()  # as the command line does
     context, threads = get_context("spawn"), torch.get_num_threads()
     try:
         with ProcessPoolExecutor(1, context, torch.set_num_threads, (threads,)) as pool:

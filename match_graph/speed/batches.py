@@ -21,7 +21,7 @@ _READ = 20
 
 
 def open_bench(bench: Bench, alone: bool = True) -> Run:
-    """Run with the measured settings; nothing is written, so no folder.
+    """Run with the measured settings, without a folder, as nothing is written.
 
     Args:
         bench: Bench to open.
@@ -32,10 +32,10 @@ def open_bench(bench: Bench, alone: bool = True) -> Run:
 
 
 def sample_batches(loader: EgoLoader, number: int) -> list[EgoBatch]:
-    """Sample of a loader's batches of all sizes: spread evenly over the order by tokens.
+    """Sample of a loader's batches, at evenly spaced ranks by number of tokens.
 
-    Lengths vary widely between batches of similar length, so that the first few say little of the
-    mean of an epoch.
+    Documents of a batch have similar lengths, so that batches differ widely in size and the first
+    few are not representative of an epoch.
     """
     batches = sorted(
         itertools.islice(loader, _READ * number), key=lambda batch: batch.token_id.numel()
@@ -58,7 +58,7 @@ def shuffle_batches(bench: Bench, batches: Sequence[EgoBatch]) -> list[EgoBatch]
 
 
 def find_batch_size(batches: Iterable[EgoBatch]) -> int:
-    """Documents of a whole batch: one of an epoch may have fewer."""
+    """Number of documents of a full batch; one batch of an epoch may have fewer."""
     return max(batch.num_documents for batch in batches)
 
 
@@ -69,6 +69,6 @@ def count_tokens(batches: Sequence[EgoBatch]) -> float:
 
 
 def repeat(work: Callable[[T], float], items: Iterable[T]) -> Callable[[], float]:
-    """Work item for `take_turns` that cycles through the items."""
+    """Work item for `take_turns` that does the work on the next item, again and again."""
     endless = itertools.chain.from_iterable(itertools.repeat(items))
     return lambda: work(next(endless))

@@ -1,4 +1,4 @@
-"""Documents per second from JSON lines to a built folder, against rows collected for pandas."""
+"""Documents per second of building from JSON lines, against rows collected for pandas."""
 
 import json
 import tempfile
@@ -27,7 +27,7 @@ _DOCUMENTS = 20_000
 def build_by_rows(
     folder: Path, fields: list[str], tokenizer: Tokenizer = "regex"
 ) -> dict[str, tuple[list[str], Tensor]]:
-    """Baseline: nodes and edges of a folder in the MATCH format, a row for each token.
+    """Baseline: nodes and edges of a folder in the MATCH format, from one row per token.
 
     Returns:
         By type the ids of its nodes in the order of `build_graph`, and its edges [2, E].

@@ -18,14 +18,14 @@ from match_graph.speed.alone import Measured, measure_both, run_alone
 from match_graph.speed.measure import CPU, Bench, Speed, describe, make_speed
 from match_graph.typing import DOCUMENT, Tokenizer
 
-#: Above so many documents the graph of tensors alone is exported, whose size is what decides.
+#: Above so many documents only ``pyg`` is measured.
 MAX_DOCUMENTS = 200_000
 _LARGE = ("pyg",)
 _BASELINE = "torch.save of the graph"
 
 
 class _Built(CorpusDataset):
-    """Data set built by another process, opened again: its tensors are mapped, not sent."""
+    """Data set built by another process, opened again: tensors are mapped instead of sent."""
 
     name, checksum = "", ""
     tokenizer: Tokenizer = "regex"
@@ -40,7 +40,7 @@ class _Built(CorpusDataset):
 
 
 class _Clock(Reporter):
-    """Timer of an export's writing; the rest is reading back and comparing."""
+    """Timer of the part of an export that writes; the rest reads back and compares."""
 
     seconds = 0.0
 
@@ -53,12 +53,12 @@ class _Clock(Reporter):
 
 
 def measure_export(bench: Bench) -> Iterator[Speed]:
-    """Measures every export target, each in a new process, verified as always.
+    """Measures every export target in a new process, with the usual verification.
 
-    ``seconds`` are those of one export, ``share_writing`` is the part of them that writes: the rest
-    reads back and compares. A target that refuses the data set, for its size or because its library
-    is not installed, has the rate 0 and its sentence. Of a data set above `MAX_DOCUMENTS` the
-    target ``pyg`` alone is measured.
+    ``seconds`` are those of one export, of which ``share_writing`` is spent on writing, and the
+    rest on reading back and comparing. A target that refuses the data set, because of its size or
+    because its library is not installed, is shown with the rate 0 and the reason. For more than
+    `MAX_DOCUMENTS` documents only the target ``pyg`` is measured.
     """
     dataset = bench.dataset
     number = int(dataset[0][DOCUMENT].num_nodes)

@@ -1,4 +1,4 @@
-"""Documents of one data set, written in the format of every reader."""
+"""Writers of a sample of documents, one for the format of each reader."""
 
 import csv
 import json
@@ -17,15 +17,16 @@ from match_graph.datasets.release import write_release
 from match_graph.export.target import NOT_IN_XML
 from match_graph.typing import DOCUMENT, LABEL, MASKS, SPLITS, Split
 
-#: The fields that every format has a place for.
+#: Metadata fields that every format can hold.
 COMMON_FIELDS = ("venue", "author", "reference")
-#: The year that stands for a split where a format has no place for splits, and their rule.
+#: Year that encodes a split in formats without splits, and the options that decode it.
 YEARS = dict(zip(SPLITS, ("2000", "2001", "2002"), strict=True))
 SPLIT = {"train_until": YEARS["train"], "valid_until": YEARS["valid"]}
-#: Between the values of a cell of CSV: a character that no name has.
+#: Separator of the values in a cell of CSV, a character that no name contains.
 SEPARATOR = "\x1f"
 
-_AT_ONCE = 5000  # documents that are made into records together
+#: Documents that are converted to records at a time.
+_AT_ONCE = 5000
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Sample:
     fields: list[str]
 
     def taxonomy(self, separator: str) -> Iterator[str]:
-        """Taxonomy lines: a parent and its children each."""
+        """Taxonomy lines, each of a parent and its children."""
         children: dict[str, list[str]] = {}
         for child, parents in self.parents.items():
             for parent in parents:
@@ -56,7 +57,8 @@ class Sample:
 def take_sample(dataset: CorpusDataset, limit: int) -> Sample:
     """Sample of documents, evenly spread over the data set.
 
-    Line breaks and control characters of texts become blanks, as some formats cannot hold them.
+    Line breaks and control characters of texts are replaced by blanks, as some formats cannot hold
+    them.
     """
     total = dataset.graph.num_nodes(DOCUMENT)
     documents = torch.linspace(0, total - 1, min(total, limit)).long()
@@ -79,7 +81,7 @@ def take_sample(dataset: CorpusDataset, limit: int) -> Sample:
 
 
 def write_mag_cs(sample: Sample, folder: Path) -> None:
-    """Writes the release of MAG-CS by the paper's authors: words, labels, authors as numbers."""
+    """Writes the format of the authors' release of MAG-CS: words, labels and authors as numbers."""
     names = ("paper", "text", "label", *sample.fields)
     documents: dict[Split, list[dict[str, Any]]] = {split: [] for split in SPLITS}
     for record in sample.records:
@@ -88,7 +90,7 @@ def write_mag_cs(sample: Sample, folder: Path) -> None:
 
 
 def write_maple_json(sample: Sample, folder: Path) -> None:
-    """Writes MAPLE's JSON release; the year tells the split."""
+    """Writes the format of MAPLE's JSON release; the year encodes the split."""
     lines = (
         json.dumps(
             {
@@ -105,7 +107,7 @@ def write_maple_json(sample: Sample, folder: Path) -> None:
 
 
 def write_maple_graph(sample: Sample, folder: Path) -> None:
-    """Writes MAPLE's graph release: papers, and a file of edges for labels and each field."""
+    """Writes the format of MAPLE's graph release: papers, and edges of labels and of each field."""
     papers = (f"PAPER_{record['paper']}\t{record['text']}" for record in sample.records)
     write_lines(folder / "papers.txt", papers)
     ends = {"label": ("label", "LABEL_"), "venue": ("venue", "VENUE_"),
@@ -122,7 +124,7 @@ def write_maple_graph(sample: Sample, folder: Path) -> None:
 
 
 def write_pubmed_xml(sample: Sample, folder: Path) -> None:
-    """Writes XML of the NLM with MeSH trees; the journal's year tells the split."""
+    """Writes NLM's XML with MeSH trees; the journal's year encodes the split."""
     head = '<?xml version="1.0" encoding="utf-8"?>\n<PubmedArticleSet>'
     articles = (_make_article(record, YEARS[record["split"]]) for record in sample.records)
     write_lines(folder / "records.xml", chain([head], articles, ["</PubmedArticleSet>"]))
@@ -160,7 +162,10 @@ def _make_article(record: Mapping[str, Any], year: str) -> str:
 
 
 def _number_trees(parents: Mapping[str, list[str]]) -> Iterator[str]:
-    """MeSH tree lines: one per edge, its number below the parent's first one; one per root."""
+    """Lines of MeSH tree numbers, one per edge and per root.
+
+    The number of an edge extends the first number of its parent.
+    """
     first: dict[str, str] = {}
     for code, (label, above) in enumerate(parents.items()):
         for number in [f"{first[parent]}.{code}" for parent in above] or [f"A{code}"]:
@@ -169,7 +174,7 @@ def _number_trees(parents: Mapping[str, list[str]]) -> Iterator[str]:
 
 
 def write_openalex(sample: Sample, folder: Path) -> None:
-    """Writes OpenAlex works with concepts, and concepts with parents; the date tells the split."""
+    """Writes OpenAlex works with concepts, and concepts with parents; dates encode the split."""
     write_lines(folder / "works.jsonl", (_make_work(sample, item) for item in sample.records))
     concepts = (
         {
@@ -213,7 +218,7 @@ def _address(value: str) -> str:
 
 
 def write_json_lines(sample: Sample, folder: Path) -> None:
-    """Writes JSON lines of a custom data set, with a column of splits."""
+    """Writes JSON lines of a custom data set with a split column."""
     write_lines(folder / "custom.jsonl", map(json.dumps, sample.records))
     write_lines(folder / TAXONOMY, sample.taxonomy("\t"))
 
@@ -230,7 +235,7 @@ def write_csv(sample: Sample, folder: Path) -> None:
     write_lines(folder / TAXONOMY, sample.taxonomy("\t"))
 
 
-#: What writes a sample into an empty folder, by the reader that reads it.
+#: Functions that write a sample into an empty folder, by the name of its reader.
 WRITERS: dict[str, Callable[[Sample, Path], None]] = {
     "mag-cs": write_mag_cs,
     "maple json": write_maple_json,

@@ -1,4 +1,4 @@
-"""Label edges per second of both hypernymy terms with gradients, against a loop over the edges."""
+"""Label edges per second of both hypernymy terms with gradients, against a loop over edges."""
 
 from collections.abc import Iterator, Mapping
 
@@ -11,16 +11,16 @@ from match_graph.speed.batches import find_batch_size, open_bench, repeat, sampl
 from match_graph.speed.measure import Bench, Speed, compare, watch_memory
 from match_graph.speed.step import Trainer
 
-#: Edges of the loop: its time grows with their number, so a part tells the rate of all.
+#: Edges that the loop runs over; its time is proportional to their number.
 _LOOP_EDGES = 20
-#: Of the step that both are compared with.
+#: Batches of the training steps that the terms are compared with.
 _NUM_BATCHES = 10
 
 
 def loop_penalties(
     weight: Tensor, logits: Tensor, label_edge_index: Tensor, edge_weight: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Parameter and output penalty edge by edge: the test oracle and the baseline.
+    """Parameter and output penalty, edge by edge; the baseline, and the oracle of tests.
 
     Args:
         weight: Parameters of each label, [L, C].
@@ -42,7 +42,8 @@ def loop_penalties(
 def measure_hypernymy(bench: Bench) -> Iterator[Speed]:
     """Measures both terms, forward and backward, at the size of a training batch.
 
-    ``share_of_step`` is their part of a whole training step. The loop runs over some of the edges.
+    ``share_of_step`` is their share of the time of a training step. The loop runs over some of the
+    edges.
 
     Raises:
         ConfigError: The data set has no label hierarchy.

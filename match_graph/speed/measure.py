@@ -1,4 +1,4 @@
-"""Rates by turns, optionally beside busy processes, and peaks of memory."""
+"""Rates measured in turns, optionally beside busy processes, and peak memory."""
 
 import ctypes
 import os
@@ -20,11 +20,10 @@ from match_graph.datasets import CorpusDataset
 from match_graph.graph import TokenSpace
 
 CPU = torch.device("cpu")
-#: Between two looks at the memory.
+#: Seconds between two readings of memory.
 _MEMORY_SECONDS = 0.002
 _TURNS = 3
-#: A process that computes for ever, and ends when the one that started it does: then nobody holds
-#: the other end of its input.
+#: Program of a busy process. It ends with the process that started it, which closes its input.
 _SPIN = """
 import os, sys, threading
 def follow():
@@ -46,7 +45,7 @@ class Bench:
         config: Resolved configuration; the settings of the stage count.
         seconds: Approximate seconds per measured stage.
         device: Device of the measurement.
-        busy: Number of busy processes beside which the stage is measured too; 0 for none.
+        busy: Number of busy processes beside which the stage is measured again; 0 for none.
     """
 
     dataset: CorpusDataset
@@ -62,7 +61,7 @@ class Bench:
 
     @property
     def on_cpu(self) -> "Bench":
-        """The same on the CPU, where some stages run whatever device there is."""
+        """The same bench on the CPU, where some stages always run."""
         return replace(self, device=CPU)
 
 
@@ -74,11 +73,11 @@ class Speed:
         stage: Name of the stage.
         size: Size of the data, for example documents and edges.
         device: Device of the measurement.
-        rate: Rate, in ``unit`` per second.
-        unit: Unit that is counted.
-        baseline: Baseline that ours is compared with, and its rate in words.
+        rate: Our rate, in ``unit``.
+        unit: Unit of the rate, such as "documents/s".
+        baseline: Name of the baseline, and its rate as text.
         ratio: Ratio of our rate to the baseline's.
-        peak_mib: Peak memory in MiB beyond what was there before, see `MemoryPeak`.
+        peak_mib: Peak memory in MiB above that at the start, see `MemoryPeak`.
         more: Further measures of the stage, by name.
     """
 
@@ -105,9 +104,8 @@ class Rates:
 
     Args:
         per_second: Units per second of each work item, the median over its turns; ours first.
-        cpu_share: Share of processor time of this process in the time that its threads could have
-            had, in 0..1: far below 1 on a machine that does other work beside, or in stages of one
-            thread.
+        cpu_share: Processor time of this process as a share of the elapsed time of all its threads,
+            in 0..1; far below 1 if the machine does other work too, or in stages of one thread.
         loaded: Units per second of ours beside busy processes; None without any.
         busy: Number of those busy processes.
     """
@@ -121,14 +119,14 @@ class Rates:
 def take_turns(
     work: Mapping[str, Callable[[], float]], seconds: float, device: torch.device, busy: int = 0
 ) -> Rates:
-    """Runs work items in turns, so that a machine that slows down slows all of them.
+    """Runs work items in turns, so that a machine that slows down affects all of them.
 
     Args:
-        work: Work items; each call does a piece and returns its number of units. Called at least
-            three times, and once before without being timed. The first one is ours.
-        seconds: Seconds for all items together; longer where a single piece is longer.
-        device: Device that is waited for at the end of each turn.
-        busy: Number of busy processes beside which ours is measured again at the end of each round.
+        work: Work items, ours first; a call does some work and returns its number of units. Each is
+            called once to warm up, and then at least three times.
+        seconds: Seconds for all items together; more if single calls take longer.
+        device: Device to synchronize at the end of each turn.
+        busy: Number of busy processes beside which ours is measured again after each round.
     """
     for run in work.values():
         run()
@@ -155,7 +153,7 @@ def take_turns(
 
 
 def _measure_rate(run: Callable[[], float], seconds: float, device: torch.device) -> float:
-    """Units per second of a work item, repeated for so long, at least once."""
+    """Units per second of a work item, repeated for some seconds, at least once."""
     begin = time.perf_counter()
     count = run()
     while time.perf_counter() - begin < seconds:
@@ -166,7 +164,7 @@ def _measure_rate(run: Callable[[], float], seconds: float, device: torch.device
 
 @contextmanager
 def busy_processes(number: int) -> Iterator[list[int]]:
-    """Starts busy processes for the block, ended with this process at the latest; their ids."""
+    """Runs busy processes during the block, and gives their ids; they end with this process."""
     with ExitStack() as stack:
         processes = []
         for _ in range(number):
@@ -180,17 +178,17 @@ def busy_processes(number: int) -> Iterator[list[int]]:
             processes.append(process)
         for process in processes:
             assert process.stdout is not None
-            process.stdout.read(1)  # it is at work
+            process.stdout.read(1)  # it has started
         yield [process.pid for process in processes]
 
 
 class MemoryPeak:
     """Peak anonymous memory of this process above that at the start, in MiB.
 
-    A thread reads ``RssAnon`` of ``/proc/self/status`` every 2 ms. Anonymous memory leaves out what
-    is mapped from files: the built graph. What was freed before is given back to the system first,
-    where the C library can, so that it does not serve unseen. On CUDA it is the allocator's peak
-    above the start. None where neither is to be had.
+    A thread reads ``RssAnon`` of ``/proc/self/status`` every 2 ms. Anonymous memory excludes files
+    that are mapped, such as the built graph. Memory that was freed before is first returned to the
+    system, where the C library can, as it would be reused without being counted. On CUDA it is the
+    allocator's peak above the start. None if neither can be read.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -221,27 +219,27 @@ class MemoryPeak:
             self.start = self._read()
         self.peak = self.start
 
-        def look() -> None:
+        def watch() -> None:
             while not done.wait(_MEMORY_SECONDS):
-                self._look()
+                self._update()
 
-        thread = threading.Thread(target=look, daemon=True)
+        thread = threading.Thread(target=watch, daemon=True)
         thread.start()
         try:
             yield self
         finally:
             done.set()
             thread.join()
-            self._look()
+            self._update()
 
-    def _look(self) -> None:
+    def _update(self) -> None:
         now = self._read()
         if now is not None:
             self.peak = now if self.peak is None else max(self.peak, now)
 
 
 def read_status(key: str, process: int | str = "self") -> float | None:
-    """Memory of a process in MiB by a key of its ``/proc/PID/status``; None where there is none."""
+    """Memory of a process in MiB by a key of ``/proc/PID/status``; None if it has no such entry."""
     status = Path(f"/proc/{process}/status")
     if not status.is_file():
         return None
@@ -292,7 +290,7 @@ def make_speed(
         bench: Bench, which gives data set and device.
         stage: Name of the stage.
         size: Size of the data, beside the name of the data set.
-        unit: Unit that is counted.
+        unit: Unit of the rate.
         rates: Rates of ours and of the baseline.
         baseline: Name of the baseline in ``rates``.
         peak_mib: Peak memory in MiB.
@@ -317,7 +315,7 @@ def make_speed(
 
 
 def watch_memory(bench: Bench, work: Callable[[], object]) -> float | None:
-    """Peak memory of a piece of work in MiB; see `MemoryPeak`."""
+    """Peak memory in MiB of calling a function; see `MemoryPeak`."""
     with MemoryPeak(bench.device).watch() as memory:
         work()
     return memory.mib
@@ -339,8 +337,8 @@ def compare(
         bench: Bench, which gives data set, device, and seconds.
         stage: Name of the stage.
         size: Size of the data, beside the name of the data set.
-        unit: Unit that is counted.
-        work: Work items by name, as for `take_turns`: ours, the baselines, and what else is timed.
+        unit: Unit of the rate.
+        work: Work items by name, as for `take_turns`: ours, the baselines, and others for ``more``.
         peak_mib: Peak memory of ours in MiB.
         baselines: Number of baselines.
         more: Further measures by name, from the units per second of the work items.

@@ -1,4 +1,4 @@
-"""Baseline of steps and predictions: torch's own encoder over padded documents, in float32."""
+"""Baseline of training and prediction: `torch.nn.TransformerEncoder` over padded documents."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ from match_graph.nn.layers import sinusoids
 from match_graph.nn.model import find_head
 from match_graph.training.models import find_model
 
-#: Tokens that the authors' release pads to, metadata and words together.
+#: Number of tokens that the authors' release pads to, metadata and words together.
 RELEASE_LENGTH = 500
 
 
 def is_match(config: Config) -> bool:
-    """Whether encoder and head are those of MATCH, which `PaddedModel` can take over."""
+    """Whether encoder and head are those of MATCH, whose weights `PaddedModel` can take."""
     model = find_model(config)
     return model.cls is MatchEncoder and find_head(config.model) is LinearHead
 
@@ -27,8 +27,8 @@ class PaddedModel(nn.Module):
     """MATCH as it is usually written: dense batches into `torch.nn.TransformerEncoder`.
 
     With the weights of a `MatchModel` it gives the same scores for documents of at most ``length``
-    tokens; longer ones are cut. Dropout is torch's, at the same rates, on what MATCH drops:
-    neither attention weights nor the hidden layer, where torch's own layer has it too.
+    tokens; longer ones are truncated. Dropout is torch's, at the same rates and places as in MATCH:
+    not on attention weights and the hidden layer, where torch's layer would apply it too.
 
     Args:
         model: Model with the encoder and head of MATCH, whose weights are copied.

@@ -1,4 +1,4 @@
-"""Documents per second of prediction from records, against torch's own encoder over padded ones."""
+"""Documents per second of prediction from records, against torch's encoder over padding."""
 
 import tempfile
 from collections.abc import Callable, Iterator
@@ -17,19 +17,19 @@ from match_graph.speed.padded import RELEASE_LENGTH, PaddedModel, is_match
 from match_graph.training.device import choose_precision, make_fabric
 from match_graph.typing import DOCUMENT, MASKS
 
-#: Documents of a piece of work: batches enough for eight threads.
+#: Documents of one work item; enough batches for eight threads.
 _DOCUMENTS = 2048
 
 
 def measure_predict(bench: Bench) -> Iterator[Speed]:
-    """Measures all on the same records: token lookup, logits, and the best five labels.
+    """Measures token lookup, logits and the best five labels on the same records.
 
-    The first baseline computes in float32 as usually written; the second pads no further than the
-    longest of a batch and has our precision. All read the same records in the same order, in the
-    same threads: those of test, or of all splits where that is empty.
+    The first baseline pads to a fixed length and computes in float32, as is usual; the second pads
+    to the longest document of a batch, in our precision. All predict the same records in the same
+    order and threads: those of test, or of all splits if there are none.
 
     Raises:
-        ConfigError: Encoder or head are not MATCH's, whose network the baseline is.
+        ConfigError: Encoder or head are not those of MATCH, which the baseline reimplements.
     """
     if not is_match(bench.config):
         raise ConfigError(

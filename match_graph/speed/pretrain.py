@@ -1,4 +1,4 @@
-"""Positives per second of spherical pre-training, against independent negatives."""
+"""Positive pairs per second of spherical pre-training, against independent negatives."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -16,15 +16,15 @@ from match_graph.speed.measure import (
 )
 from match_graph.typing import DOCUMENT
 
-#: Chunks of a piece of work; the kinds of pairs alternate by chunks.
+#: Chunks of one work item; types of pairs alternate between chunks.
 _CHUNKS = 20
 
 
 def measure_pretrain(bench: Bench) -> Iterator[Speed]:
     """Measures the trainer's own loop, with shared and with independent negatives.
 
-    One baseline compares each positive with as many negatives as ours, the other with those of
-    ``--preset paper``. The memory is the peak from before a trainer is made, less its tables.
+    One baseline compares each positive with as many negatives as ours, the other with as many as
+    ``--preset paper``. Memory is the peak of making a trainer and training, less its tables.
     """
     shared = bench.config.pretrain.model_copy(update={"shared_negatives": True})
     alone = shared.model_copy(update={"shared_negatives": False})
@@ -64,7 +64,7 @@ def _make_work(
 
 
 def train_chunks(trainer: SphericalTrainer, number: int) -> float:
-    """Trains some chunks on every process; returns the positives of each."""
+    """Trains some chunks in every process; returns the number of positives of each."""
     before, processes = trainer.num_seen, trainer.share.number
     aim = before + number * trainer.config.chunk_size * processes
     trainer.fit(2 * aim, stop=aim)
@@ -72,7 +72,7 @@ def train_chunks(trainer: SphericalTrainer, number: int) -> float:
 
 
 def time_training(trainer: SphericalTrainer, samples: int) -> float:
-    """Seconds of a training of so many positives."""
+    """Seconds of training some number of positives."""
     start = time.perf_counter()
     trainer.fit(samples)
     synchronize(trainer.device)

@@ -1,4 +1,4 @@
-"""Documents per second and peak memory of every reader, against the plain parser of its files."""
+"""Documents per second and peak memory of every reader, against a bare parser of its files."""
 
 import csv
 import json
@@ -28,7 +28,7 @@ from match_graph.speed.formats import SEPARATOR, SPLIT, WRITERS, take_sample
 from match_graph.speed.measure import Bench, Speed, make_speed
 from match_graph.typing import Tokenizer
 
-#: Documents are taken from the data set up to this number.
+#: Largest number of documents that are taken from the data set.
 _DOCUMENTS = 50_000
 _COLUMNS = {"id": "paper", "split": "split"}
 
@@ -39,8 +39,8 @@ class Reader:
 
     Args:
         read: Reads the corpus in a folder, with some fields.
-        parse: Baseline: the parser alone over the same documents.
-        parser: Name of the parser.
+        parse: Baseline, which only parses the same files.
+        parser: Name of the baseline.
     """
 
     read: Callable[[Path, list[str], Tokenizer], Corpus]
@@ -127,8 +127,8 @@ READERS: dict[str, Reader] = {
 def measure_read(bench: Bench) -> Iterator[Speed]:
     """Measures each reader in a new process, on documents of the data set in its format.
 
-    A reader makes a `Corpus`: it checks every value, splits texts into words, numbers what it finds
-    and keeps it. The baseline parses the same files and drops what it gets.
+    A reader makes a `Corpus`: it checks every value, tokenizes texts, and encodes and keeps all
+    values. The baseline parses the same files and keeps nothing.
     """
     sample = take_sample(bench.dataset, _DOCUMENTS)
     number, fields = len(sample.records), sample.fields

@@ -17,7 +17,7 @@ from match_graph.speed.batches import (
 from match_graph.speed.measure import Bench, Speed, compare, watch_memory
 from match_graph.typing import DOCUMENT, WORD
 
-#: Batches of the baseline; ours go through all of an epoch.
+#: Batches that the baseline cycles through; ours cycles through a whole epoch.
 _NUM_BATCHES = 20
 
 
@@ -29,8 +29,8 @@ class LoopSampler:
     Args:
         data: Built graph.
         space: Token space, which gives token ids.
-        max_metadata: Largest number of metadata tokens per document, evenly over the types, the
-            first ones; as our own sampler takes them without ``random``.
+        max_metadata: Largest number of metadata tokens per document, shared evenly by the types;
+            the first ones of each, as `EgoSampler` takes them without ``random``.
         max_words: Largest number of words per document, the first ones.
     """
 
@@ -65,7 +65,7 @@ class LoopSampler:
         return EgoBatch(documents, torch.cat(ids), torch.cat(fields), torch.cat(positions), ptr)
 
     def _share(self, sizes: dict[str, int]) -> dict[str, int]:
-        """Budget of each type: the smallest first, what they leave goes to the others."""
+        """Budget of each type; what small types do not use goes to the larger ones."""
         fields = sorted((name for name in sizes if name != WORD), key=sizes.__getitem__)
         left, take = self.max_metadata, {}
         for number, name in enumerate(fields):
@@ -76,7 +76,7 @@ class LoopSampler:
 
 
 def measure_sample(bench: Bench) -> Iterator[Speed]:
-    """Measures batches as training takes them: sampled at random, with gold labels."""
+    """Measures batches as training takes them, sampled at random and with gold labels."""
     run, settings, bench = open_bench(bench), bench.config.data, bench.on_cpu
     loader = run.loader("train", training=True)
     batches = sample_batches(loader, _NUM_BATCHES)

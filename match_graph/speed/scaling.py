@@ -1,4 +1,4 @@
-"""Scaling of time and memory with documents and labels: corpora four and sixteen times as large."""
+"""Scaling of time and memory to corpora of 4 and 16 times as many documents or labels."""
 
 import math
 import tempfile
@@ -16,19 +16,19 @@ from match_graph.speed.step import Trainer
 
 #: Factors of documents and labels; the first is what the others are compared with.
 FACTORS = ((1, 1), (4, 1), (16, 1), (1, 4), (1, 16))
-#: The smallest corpus is this share of MAG-CS, in documents and labels.
+#: Size of the smallest corpus relative to MAG-CS, in documents and labels.
 _BASE = 1 / 128
 _BATCH_SIZE, _BATCHES = 256, 4
 
 
 def measure_scaling(bench: Bench) -> Iterator[Speed]:
-    """Measures building and training steps of corpora like MAG-CS; ignores the given data set.
+    """Measures building and training on corpora like MAG-CS; ignores the given data set.
 
-    ``seconds`` are those of the whole build, always on the CPU, and of a training epoch by the
-    tokens of its steps; on CPU of processor time over all threads, so that other work beside does
-    not count. ``slope`` is
-    the power of the factor that they grow with since the smallest corpus (1 is proportional, 0 is
-    constant), ``memory_slope`` likewise for the peak of memory.
+    ``seconds`` are those of the whole build, always on the CPU, and of a training epoch,
+    extrapolated from some steps by their tokens. On the CPU they are processor time of all threads,
+    so that other work of the machine does not count. ``slope`` is the exponent of their growth
+    since the smallest corpus (1 is proportional, 0 is constant), ``memory_slope`` that of the peak
+    memory.
     """
     first: dict[str, tuple[float, float, float | None]] = {}
     for documents, labels in FACTORS:

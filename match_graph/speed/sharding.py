@@ -1,4 +1,4 @@
-"""Pre-training and training steps of two processes that share the tables, against one."""
+"""Pre-training and training steps of two processes with sharded tables, against one process."""
 
 import os
 import tempfile
@@ -22,22 +22,23 @@ from match_graph.speed.pretrain import train_chunks
 from match_graph.speed.step import NUM_BATCHES, Trainer
 
 _NUM_PROCESSES = 2
-#: Chunks of each process per piece of work.
+#: Chunks of each process per work item.
 _CHUNKS = 64
-#: What the processes are asked for: pre-training, steps with tables by rows, and with whole ones.
+#: Requests to the processes: pre-training, steps with a sharded embedding, and with a whole one.
 _PRETRAIN, _SHARED, _WHOLE = "pretrain", "shared", "whole"
 
 
 def measure_sharding(bench: Bench) -> Iterator[Speed]:
-    """Measures two processes on the CPU, one thread each, in turns with one.
+    """Measures two processes on the CPU, of one thread each, in turns with one process.
 
-    Pre-training: ``tables_mib`` are the vectors that each process holds, ``tables_share`` is their
-    part of all; the memory is the larger peak of a process while it makes its trainer and begins,
-    less these. Training steps, of batches of the same size in all: the second baseline is two
-    processes with all rows of the embedding each, whose gradients DDP sums.
+    Pre-training: ``tables_mib`` is the size of the vectors that a process holds, ``tables_share``
+    their share of all vectors; memory is the larger peak of the processes while they make their
+    trainers and begin, less those vectors. Training steps, with the same global batch size: the
+    second baseline is two processes that hold the whole embedding each, and whose gradients DDP
+    reduces.
 
     Raises:
-        ConfigError: There is a GPU, whose driver no forked process can ask for anything.
+        ConfigError: There is a GPU, whose driver cannot be used in forked processes.
     """
     if torch.cuda.is_available():
         raise ConfigError(
@@ -77,7 +78,7 @@ def measure_sharding(bench: Bench) -> Iterator[Speed]:
 
 
 def _on_cpu(bench: Bench, processes: int, shares: bool = True) -> Bench:
-    """The bench with the settings of so many processes of this machine."""
+    """The bench on the CPU, with the settings of training by a number of processes."""
     update = {
         "accelerator": "cpu", "devices": processes, "strategy": "ddp", "shard_embeddings": shares,
     }  # fmt: skip
@@ -86,14 +87,14 @@ def _on_cpu(bench: Bench, processes: int, shares: bool = True) -> Bench:
 
 
 def _make_steps(bench: Bench) -> Callable[[], float]:
-    """A training step of this process for each call; the documents of its part of the batch."""
+    """Work item of one training step, which counts the documents of this process."""
     trainer = Trainer(bench, alone=bench.config.train.devices == 1)
     loader = trainer.run.loader("train", training=True)
     return repeat(trainer.step, sample_batches(loader, NUM_BATCHES))
 
 
 def _find_arguments(bench: Bench) -> dict[str, Any]:
-    """Arguments of a trainer."""
+    """Arguments of a pre-training trainer."""
     return {
         "data": bench.dataset.graph,
         "config": bench.config.pretrain,
@@ -106,9 +107,10 @@ def _find_arguments(bench: Bench) -> dict[str, Any]:
 def _start_pair(
     bench: Bench,
 ) -> Iterator[tuple[Callable[[str], float], list[tuple[float, float | None]]]]:
-    """Two processes for the block: what asks both for a piece, and MiB of vectors and peak of each.
+    """Runs two processes during the block, forked so that they share the graph.
 
-    They are forked, so that they share the graph.
+    Gives the function that sends both a request and sums their answers, and of each process the
+    size of its vectors and its peak memory, in MiB.
 
     Raises:
         MatchGraphError: One of them ended.
@@ -156,9 +158,9 @@ def _start_pair(
 def _serve(
     bench: Bench, rank: int, pipe: Connection, inherited: Sequence[Connection], meeting: Path
 ) -> None:
-    """One of the processes: does a piece of what it is asked for, until nothing is asked for."""
+    """Main function of a process: answers requests until the pipe is closed."""
     for end in inherited:
-        end.close()  # or this process would wait for ever for an end that it holds itself
+        end.close()  # else this process, which holds them too, would never see the pipe closed
     torch.set_num_threads(1)
     distributed.init_process_group(
         "gloo", init_method=f"file://{meeting}", rank=rank, world_size=_NUM_PROCESSES
@@ -168,7 +170,7 @@ def _serve(
         trainer = ShardedTrainer(**_find_arguments(bench), group=distributed.group.WORLD)
         train_chunks(trainer, _CHUNKS)
     pipe.send((count_mib(trainer.tables.values()), memory.mib))
-    os.environ["LOCAL_RANK"] = str(rank)  # so that it starts no others
+    os.environ["LOCAL_RANK"] = str(rank)  # so that Fabric launches no further processes
 
     @cache
     def make(what: str) -> Callable[[], float]:

@@ -23,7 +23,7 @@ from match_graph.speed.sharding import measure_sharding
 from match_graph.speed.step import measure_step
 from match_graph.speed.targets import measure_targets
 
-#: What measures a stage; a further stage is one more file and one more line.
+#: Functions that measure a stage, by name.
 SPEED_STAGES: dict[str, Callable[[Bench], Iterator[Speed]]] = {
     "build": measure_build,
     "sample": measure_sample,
@@ -47,17 +47,17 @@ SPEED_SIZES: dict[str, tuple[str, dict[str, Any]]] = {
     "mag-cs": ("synthetic", {"like": "mag-cs"}),
     "pubmed": ("synthetic", {"like": "pubmed"}),
 }
-#: ``all`` leaves them out: they measure other corpora, or whole files in processes of their own.
+#: Stages that ``all`` leaves out: they take minutes, or start processes of their own.
 _ALONE = frozenset({"scaling", "sharding", "read", "export"})
-#: Measured once on corpora of their own, by processor time; the given data set counts for nothing.
+#: Stages that are measured once, by processor time, on corpora of their own.
 OWN_CORPORA = frozenset({"scaling"})
 
 
 def check_stage(stage: str, busy: int = 0) -> None:
-    """Checks that a stage, or ``all``, can be measured beside so many busy processes.
+    """Checks that a stage, or ``all``, exists and can be measured beside busy processes, if any.
 
     Raises:
-        ConfigError: There is no such stage, or it takes no turns.
+        ConfigError: There is no such stage, or it has no baseline to take turns with.
     """
     if stage != "all" and stage not in SPEED_STAGES:
         raise ConfigError(
@@ -82,14 +82,14 @@ def measure_speed(
     """Measures one stage, or with ``all`` every stage that the data set and the model have.
 
     Args:
-        stage: Stage: a name in `SPEED_STAGES`, or ``all`` but those of other processes or of
-            minutes: scaling, sharding, read, export.
+        stage: Name in `SPEED_STAGES`, or ``all`` except those that take minutes or start processes:
+            scaling, sharding, read, export.
         dataset: Data set to measure on.
         config: Configuration; the settings of the stage count.
         seconds: Approximate seconds per measured stage.
         device: Device of the measurement.
-        busy: Number of busy processes beside which each stage is measured too.
-        reporter: Told which stages ``all`` leaves out, and why; None tells nobody.
+        busy: Number of busy processes beside which each stage is measured again.
+        reporter: Reporter, warned of stages that ``all`` leaves out; None prints nothing.
 
     Raises:
         ConfigError: There is no such stage, it is not measured beside busy processes, or the data

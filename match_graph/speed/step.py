@@ -27,9 +27,9 @@ from match_graph.training.learner import make_learner
 from match_graph.training.loop import train_step
 from match_graph.training.models import find_model
 
-#: Batches that all competitors take turns on.
+#: Batches that all work items cycle through.
 NUM_BATCHES = 20
-#: Of the training that the steps are taken to be the middle of.
+#: Number of steps of a training in whose middle the measured steps are.
 _NUM_STEPS = 10_000
 
 
@@ -40,7 +40,7 @@ class Trainer:
         bench: Bench to train on.
         by_rows: Whether `RowAdam` updates the embedding; else the optimizer updates all of its
             rows in each step.
-        alone: As `open_bench`.
+        alone: As for `open_bench`.
     """
 
     def __init__(self, bench: Bench, by_rows: bool = True, alone: bool = True) -> None:
@@ -109,16 +109,16 @@ def dense_bce(logits: Tensor, label_ptr: Tensor, label_index: Tensor) -> Tensor:
 
 
 def measure_step(bench: Bench) -> Iterator[Speed]:
-    """Measures ours in batches of similar length beside padded baselines.
+    """Measures ours, in batches of documents of similar length, against padded baselines.
 
-    Two baselines are what is usually written: float32, documents in random order. A third takes our
-    batches, of documents of similar length, and a fourth our precision too, so that its ratio is
-    that of the code alone; from ratio to ratio stands what each of the two contributes. The last
-    one is ours but for the embedding, of which Adam and the average move every row in each step.
+    Two baselines are the usual implementation: float32, documents in random order. A third takes
+    our batches, and a fourth our precision too, so that its ratio is that of the implementation
+    alone; what each of the two contributes is seen by comparing the ratios. The last baseline is
+    ours, except that Adam and weight averaging update all rows of the embedding in each step.
 
-    ``share_loading`` is the share of an epoch's time that samples its batches. An encoder or a head
-    that is not MATCH's is compared with MATCH, over the same documents and words:
-    ``epochs_of_match`` is how many epochs of MATCH fit into one of it.
+    ``share_loading`` is the share of an epoch's time that is spent on sampling batches. An encoder
+    or head other than MATCH's is compared with MATCH, over the same documents and words:
+    ``epochs_of_match`` is the time of its epoch in epochs of MATCH.
     """
     if not is_match(bench.config):
         yield from _measure_beside_match(bench)
