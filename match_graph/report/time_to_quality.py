@@ -1,4 +1,4 @@
-"""Quality of pre-trained vectors over time, by mode of negatives."""
+"""Quality of pre-trained vectors against training time, by kind of negative sampling."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,19 +13,17 @@ from match_graph.errors import ConfigError
 from match_graph.pretrain import SphericalTrainer, evaluate_vectors, hold_out
 from match_graph.report.figures import COLOURS, LINE_STYLES, make_panels, save_figure
 from match_graph.report.tables import write_csv
+from match_graph.runs.pretraining import HELD_OUT
 from match_graph.speed.pretrain import time_training
 
-#: Share of the pairs that are held out, as in `training.pretraining`.
-_HELD_OUT = 0.05
-#: Of the training that tells how many pairs fit into a budget.
+#: Pairs of the training that measures how many fit into a budget.
 _PROBE_PAIRS = 100_000
 #: Points of a curve.
 _BUDGETS = 5
-#: What is kept of `evaluate_vectors`.
+#: Measures of `evaluate_vectors` in the table.
 MEASURES = ("mrr", "mrr_filtered")
-#: Changes to the settings of pre-training by the name of a mode: ours, with negatives shared by a
-#: chunk, against negatives of each positive's own: as many as ours, and the 5 that the authors'
-#: release takes.
+#: Changes to the settings of pre-training by name of the mode: ours, with negatives shared by a
+#: chunk; independent negatives of each positive, as many; and 5 of them, as the authors' release.
 MODES: Mapping[str, Mapping[str, bool | int]] = {
     "shared negatives": {},
     "independent negatives": {"shared_negatives": False},
@@ -41,10 +39,10 @@ def measure_time_to_quality(
     modes: Mapping[str, Mapping[str, bool | int]] = MODES,
     report: Callable[[str], None] = lambda line: None,
 ) -> pd.DataFrame:
-    """Measures held-out ranks after trainings of several lengths.
+    """Measures the ranks of held-out pairs after trainings of several lengths.
 
-    Every point is a training of its own whose learning rate falls to 0 within its budget: so each
-    is what a user gets who stops there. Only sampling and steps are timed.
+    Every point is a training of its own, whose learning rate falls to 0 within its budget, as for a
+    user who trains that long. Only sampling and steps are timed.
 
     Args:
         dataset: Built data set.
@@ -59,7 +57,7 @@ def measure_time_to_quality(
         (as measured), ``pairs``, ``type``, ``mrr``, ``mrr_filtered``.
     """
     num_rows = dataset.token_space(config.data.min_count, config.data.min_word_count).kept_by_type
-    held = hold_out(dataset.graph, num_rows, _HELD_OUT, config.seed)
+    held = hold_out(dataset.graph, num_rows, HELD_OUT, config.seed)
 
     def make(mode: str) -> SphericalTrainer:
         settings = config.pretrain.model_copy(update=modes[mode])
@@ -87,10 +85,10 @@ def measure_time_to_quality(
 
 
 def check_curve(stage: str) -> None:
-    """Checks that a stage has a quality of its own, before a data set is built for it.
+    """Checks that a stage has a quality to be measured, before a data set is built for it.
 
     Raises:
-        ConfigError: It has none.
+        ConfigError: It has none; only ``pretrain`` has.
     """
     if stage != "pretrain":
         raise ConfigError(
