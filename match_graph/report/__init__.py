@@ -1,4 +1,4 @@
-"""Results for people: tables, figures and pages of runs, benchmarks and built graphs."""
+"""Tables, figures and pages of runs, benchmarks and built graphs."""
 
 from match_graph.report.benchmark_tables import write_tables
 from match_graph.report.graph_statistics import write_graph_report

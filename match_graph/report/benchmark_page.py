@@ -43,7 +43,7 @@ from match_graph.runs.folder import choose_code
 from match_graph.runs.measures import SCORE_NAMES
 from match_graph.typing import DOCUMENT, Split
 
-#: Rows that case studies compare where none is named, the reference among them.
+#: Number of rows that case studies compare if none is named, including the reference.
 _VARIANTS = 3
 
 
@@ -52,13 +52,13 @@ def make_benchmark_page(folder: Path, options: CaseOptions | None = None) -> Pag
 
     Args:
         folder: Folder with ``results.json``.
-        options: Options of the case studies of each data set, which compare its rows; None takes
-            the defaults.
+        options: Options of the case studies, which compare rows of each data set; None takes the
+            defaults.
 
     Raises:
         CheckpointError: The results are missing or broken, or a finished cell lacks a measure.
-        CorpusError: A document is in no data set that has a finished run.
-        ConfigError: A row has no finished run.
+        CorpusError: A named document is in no data set with a finished run.
+        ConfigError: A named row has no finished run.
     """
     options = options or CaseOptions()
     results = read_results(folder)
@@ -92,7 +92,7 @@ def make_benchmark_page(folder: Path, options: CaseOptions | None = None) -> Pag
 
 
 def choose_main_measures(measures: Sequence[str]) -> list[str]:
-    """Main measures for figures: the first and the last, of P@k and NDCG@k if there are any."""
+    """Main measures for figures: the first and the last one, of P@k and NDCG@k if possible."""
     higher = [one for one in measures if one not in LOWER_IS_BETTER] or measures
     plain = [one for one in higher if one in SCORE_NAMES] or higher
     return list(dict.fromkeys([plain[0], plain[-1]]))
@@ -113,7 +113,7 @@ class DatasetPart:
         self.measures = results.experiment.measures
         self.main = choose_main_measures(self.measures)
         self.split = results.experiment.split
-        #: Those of the documents that are named which are in this data set.
+        #: Documents named for case studies that are in this data set.
         self.studied: list[str] = []
 
     def headlines(self) -> list[Headline]:
@@ -128,7 +128,7 @@ class DatasetPart:
         return found
 
     def results_section(self) -> Section:
-        """Means over seeds with stars, intervals and the best marked; what is expected; notes."""
+        """Means over seeds with stars, intervals and the best marked; published values; notes."""
         numbers = ", ".join(f"{n:,} {split}" for split, n in self.record.documents.items())
         legend = make_legend(self.results, self.record, self.rows)
         about = (
@@ -143,7 +143,7 @@ class DatasetPart:
         return Section("Results", about, blocks)
 
     def figures(self) -> Section:
-        """Bars of the main measures and of violations; or the points of a grid."""
+        """Bars of the main measures and of hierarchy violations; or tables of a grid."""
         if self.results.experiment.figure == "grid":
             points = collect_grid(self.record.rows, self.rows)
             keys = [*self.results.experiment.grid]
@@ -161,7 +161,7 @@ class DatasetPart:
         return Section("Rows side by side", "Whiskers are one standard deviation.", charts)
 
     def curves(self) -> Section:
-        """Loss and validation measures over epochs: means over seeds, bands of one deviation."""
+        """Loss and validation measures over epochs: means and standard deviations over seeds."""
         histories = collect_histories(self.results, self.record)
         shown = {
             "loss_recent": ("Training loss", "last batches of the epoch"),
@@ -186,7 +186,7 @@ class DatasetPart:
         return Section("Slices of the labels", ABOUT_SLICES, [table])
 
     def calibration(self) -> Section:
-        """Reliability of the five best labels, a line for each row's first run."""
+        """Reliability of the five best labels in the first run of each row."""
         found = []
         for row in self.rows:
             for cell in self._finished(row.name)[:1]:
@@ -201,14 +201,14 @@ class DatasetPart:
         return Section("Calibration", about, charts)
 
     def case_studies(self, options: CaseOptions) -> Section:
-        """The rows that are asked for; else the reference and those that follow it."""
+        """Case studies of the named rows; else of the reference and the first other rows."""
         if not options.documents and not options.num_documents:
             return NO_CASES
         reference = self.results.experiment.reference
         folders = {
             cell.row: self.folder / cell.folder
             for row in self.rows
-            for cell in self._finished(row.name)[::-1]  # the first seed's stays
+            for cell in self._finished(row.name)[::-1]  # so that the first seed's is kept
             if not cell.published
         }
         finished = [*folders]
@@ -251,7 +251,7 @@ class DatasetPart:
 
 
 def check_rows(results: Results, rows: Sequence[str]) -> None:
-    """Checks that each row of case studies has a finished run, with its folder, on some data set.
+    """Checks that each row of case studies has a finished run with a folder on some data set.
 
     Raises:
         ConfigError: One has none.
@@ -267,7 +267,7 @@ def check_rows(results: Results, rows: Sequence[str]) -> None:
 
 
 def describe_choice(names: Sequence[str], num_rows: int, options: CaseOptions, split: Split) -> str:
-    """Sentences on which rows and documents are studied, and how to choose others."""
+    """Sentences on the rows and documents of case studies, and on how to choose others."""
     drawn = "" if options.documents else f" The documents are drawn at random from {split}."
     return (
         f"Shown: {', '.join(names)}; {len(names)} of {num_rows} rows with a finished run, each by "

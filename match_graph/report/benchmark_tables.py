@@ -1,4 +1,4 @@
-"""Tables of a benchmark as Markdown, CSV and LaTeX: the best bold, stars, 95 % intervals."""
+"""Tables of a benchmark as Markdown, CSV and LaTeX, with stars and 95 % intervals."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ from match_graph.report.tables import Table, fraction, number, rounded, write_cs
 from match_graph.runs.measures import SCORE_NAMES
 
 TABLES = "tables"
-#: Columns of a table behind its measures: what a model is made of, what it costs.
+#: Columns of a table after its measures: properties of the model, and its cost.
 _MODEL = ("blend", "features", "start")
 _COST = ("runs", "parameters", "train s", "s / epoch", "peak MiB")
 
@@ -36,16 +36,16 @@ def write_tables(
 ) -> list[Path]:
     """Writes ``tables/DATASET.md``, ``.csv`` and ``.tex``, and the experiment's figure.
 
-    Fractions are printed with 4 digits, as in the paper. In CSV a name that a spreadsheet would
-    compute, such as "=1+1", has an apostrophe before it. Without matplotlib there are tables only.
+    Fractions are printed with 4 digits, as in the paper. In CSV an apostrophe precedes a name that
+    a spreadsheet would evaluate, such as "=1+1". Without matplotlib there are tables only.
 
     Args:
         folder: Folder of the benchmark.
         results: Results, finished or not.
-        reporter: Reporter, told why there is no figure.
+        reporter: Reporter, warned if there can be no figure.
 
     Returns:
-        What was written.
+        Paths of the written files.
 
     Raises:
         CheckpointError: A finished cell lacks a measure.
@@ -86,13 +86,14 @@ def make_latex(results: Results, record: DatasetRecord, rows: Sequence[RowSummar
 
 
 def make_csv(rows: Sequence[RowSummary], measures: Sequence[str]) -> pd.DataFrame:
-    """CSV with a line per row and unrounded numbers; empty where there is none.
+    """CSV with a line per row and unrounded numbers; cells without a value are empty.
 
-    Columns of each measure: itself (the mean), ``_std``, ``_low`` and ``_high`` (the 95 % interval
-    over documents of the mean, of the reference or where there is none), ``_difference`` to the
-    reference over documents, with ``_low`` and ``_high`` behind it (its interval), ``_stars``,
-    ``_p_runs`` and ``_p_documents`` (of the two tests), with ``_holm`` behind them (after the
-    correction), ``_expected`` and ``_over_expected`` (the mean minus that).
+    Columns of each measure: itself (the mean) and ``_std``; ``_low`` and ``_high``, the 95 %
+    interval over documents of the mean, for the reference or if there is none; ``_difference`` to
+    the reference over documents, and its interval ``_difference_low`` and ``_difference_high``;
+    ``_stars``; p-values of the two tests, ``_p_runs`` and ``_p_documents``, and after Holm's
+    correction ``_p_runs_holm`` and ``_p_documents_holm``; ``_expected``, and ``_over_expected``,
+    the mean minus that.
     """
     lines = []
     for row in rows:
@@ -178,7 +179,7 @@ def _list_commits(results: Results, record: DatasetRecord) -> list[str | None]:
 
 
 def make_legend(results: Results, record: DatasetRecord, rows: Sequence[RowSummary]) -> list[str]:
-    """Sentences on what a table shows: means, twins, intervals, stars, columns."""
+    """Sentences that explain a table: means, twins, intervals, stars, columns."""
     experiment = results.experiment
     reference = experiment.reference
     names = list(dict.fromkeys(name for row in rows for name in row.measured))
@@ -267,7 +268,7 @@ def tabulate_rows(rows: Sequence[RowSummary], measures: Sequence[str]) -> Table:
 
 
 def tabulate_expected(rows: Sequence[RowSummary], measures: Sequence[str]) -> Table | None:
-    """Published figures and the difference to them; None without any."""
+    """Table of published values and our differences to them; None without any."""
     lines = []
     for row in rows:
         values = [row.measured.get(measure) for measure in measures]
@@ -283,7 +284,7 @@ def tabulate_best(
     name: str,
     lower_is_better: bool = False,
 ) -> Table:
-    """Table of fractions, the best of each column marked; "-" for what is missing."""
+    """Table of fractions, the best of each column marked; "-" for missing ones."""
     frame = pd.DataFrame([*found.values()], columns=[*columns], dtype=float)
     best = frame.min() if lower_is_better else frame.max()
     row, column = (frame == best).to_numpy().nonzero()
@@ -298,7 +299,7 @@ def tabulate_best(
 def tabulate_grid(
     points: pd.DataFrame, keys: Sequence[str], measures: Sequence[str]
 ) -> Iterator[Table]:
-    """Table per measure with the first setting down and the second across."""
+    """Table per measure of a grid: a row per value of the first setting, a column of the second."""
     if points.empty:
         return
     down, across = keys
@@ -322,7 +323,7 @@ def format_value(value: Value | None, digits: int = 4) -> str:
 
 
 def _format_interval(value: Value) -> str:
-    """Formats an interval; that of a difference with signs."""
+    """Formats an interval; with signs if it is of a difference."""
     sign = "" if value.documents is None else "+"
     low, high = value.interval or (float("nan"), float("nan"))
     return f"[{low:{sign}.4f}, {high:{sign}.4f}]"

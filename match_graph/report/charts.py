@@ -1,4 +1,4 @@
-"""Charts of a page: lines and bars, drawn by matplotlib, with their data as tables."""
+"""Line and bar charts of a page, drawn by matplotlib, with their data as tables."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 from match_graph.report.figures import PALETTE, clean, draw_svg, tooltip
 from match_graph.report.tables import Table
 
-#: Units of a canvas, of which a phone shows about one a pixel; and the margins of a chart.
+#: Size of a canvas in its units, about a pixel of a phone; and the margins of a chart.
 WIDTH, _HEIGHT = 340, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 10, 10, 38
-#: Colours and dashes of series; further ones begin again.
+#: Colours and dashes of series, used in turn.
 _STYLES: tuple[tuple[str, tuple[int, ...]], ...] = (
     ("c0", ()),
     ("c1", (7, 3)),
@@ -22,13 +22,13 @@ _STYLES: tuple[tuple[str, tuple[int, ...]], ...] = (
     ("c5", (1, 3)),
 )
 NUM_STYLES = len(_STYLES)
-#: Height of a bar's row, where bars begin, letters of a name that fit before, width of a letter.
+#: Height of a bar's row, left end of bars, letters of a name that fit before it, width of a letter.
 _ROW, _BARS, _LETTERS, _LETTER = 24, 132, 18, 6.9
-#: Points of a series up to which each is a dot; more would cover the line.
+#: Largest number of points of a series that are drawn as dots; more would cover the line.
 _DOTS = 200
-#: Sizes of letters.
+#: Font sizes of names and of ticks.
 NAME_SIZE, TICK_SIZE = 11, 10.5
-#: What is drawn at most: ranges of larger numbers are beyond floating point.
+#: Larger numbers are clipped, as axis ranges of them overflow.
 _LARGEST = 1e30
 
 
@@ -37,8 +37,8 @@ class Chart(ABC):
 
     Attributes:
         title: Title above the figure.
-        about: Text behind the title, such as the unit.
-        note: Explanation of the marks, in words.
+        about: Text after the title, such as the unit.
+        note: Explanation of the marks.
     """
 
     kind: ClassVar[str] = "chart"
@@ -53,7 +53,7 @@ class Chart(ABC):
 
     @abstractmethod
     def draw(self, figure: Any) -> None:
-        """Draws on an empty figure of matplotlib's."""
+        """Draws on an empty matplotlib figure."""
 
     @property
     def height(self) -> float:
@@ -109,7 +109,7 @@ class LineChart(Chart):
         about: Label of the vertical axis.
         series: Data series, at least one, each of at least one point.
         is_square: Whether both axes go from 0 to 1, with a diagonal, as in a reliability diagram.
-        table: Table of the data, where there is more to them than the points; None takes these.
+        table: Table of the data, if it holds more than the points; None makes it from them.
     """
 
     title: str
@@ -129,7 +129,7 @@ class LineChart(Chart):
 
     @property
     def data(self) -> Table:
-        """Data table: a row for each place on the horizontal axis; or ``table``."""
+        """Data table: a row for each horizontal value; or ``table``."""
         if self.table is not None:
             return self.table
         found = [dict(zip(one.x, one.y, strict=True)) for one in self.series]
@@ -175,7 +175,7 @@ class LineChart(Chart):
             text = tooltip(f"{one.name}, {self.x_label} {x:.4g}: {y:.4g}")
             axis.plot(
                 [x, x], [y, y], color=colour, linewidth=5, solid_capstyle="round", gid=text
-            )  # a dot: the shortest path that there is
+            )  # a dot, as a line of no length
 
     def _measure(self) -> tuple[tuple[float, float], list[float]]:
         """Range of the horizontal axis, and ticks of the vertical one, which cover all values."""
@@ -193,7 +193,7 @@ class Bar:
     Args:
         name: Label before the bar.
         value: Length of the bar, at least 0.
-        text: Text behind the bar.
+        text: Text after the bar.
         spread: Half the length of a whisker around its end; 0 for none.
     """
 
@@ -259,7 +259,7 @@ class BarChart(Chart):
 
 
 def add_canvas(figure: Any, height: float) -> Any:
-    """Axis over a whole figure in the units of its canvas, y downwards."""
+    """Axes over a whole figure in the units of its canvas, y downwards."""
     axis = figure.add_axes((0, 0, 1, 1))
     axis.set_axis_off()
     axis.set(xlim=(0, WIDTH), ylim=(height, 0), autoscale_on=False)
@@ -275,7 +275,7 @@ def add_text(
     size: float = NAME_SIZE,
     **options: Any,
 ) -> None:
-    """Text on a canvas, on a base line at y."""
+    """Writes text on a canvas with its baseline at y."""
     axis.text(x, y, clean(text), color=PALETTE[colour], size=size, **options)
 
 
@@ -292,7 +292,7 @@ def find_ticks(low: float, high: float, whole: bool = False) -> list[float]:
 
 
 def widen(low: float, high: float) -> tuple[float, float]:
-    """Range widened where it is a single value but for rounding."""
+    """Range, widened if it is a single value up to rounding."""
     least = 1e-9 * max(1.0, abs(low), abs(high))
     return (low, high) if high - low > least else (low - 0.5, high + 0.5)
 

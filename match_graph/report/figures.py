@@ -16,31 +16,31 @@ from match_graph.errors import import_extra
 from match_graph.io.files import write_beside
 
 STYLE_SHEET = resources.files("match_graph.report").joinpath("page.css").read_text("utf-8")
-#: Colours of a page in light mode by their names in its style sheet, which knows the dark ones.
+#: Colours of a page in light mode, by their names in its style sheet; it has the dark ones too.
 PALETTE: Mapping[str, str] = dict(
     re.findall(r"--(\w+): (#\w{6});", STYLE_SHEET.partition("@media")[0])
 )
 _VARIABLES = {colour: f"var(--{name})" for name, colour in PALETTE.items()}
-#: Line styles and colours of PNG files in the order in which variants are given; the first is ours.
+#: Line styles and colours of variants in PNG files, in order; the first is ours.
 LINE_STYLES = ("-", "--", ":", "-.")
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
-#: Letters of a line of a legend, and lines of small print beside a panel.
+#: Letters of a legend's line, and lines of a legend's column.
 _LETTERS, _LINES = 40, 20
-#: Before the tooltip of an artist, in its ``gid``.
+#: Prefix of a tooltip in the ``gid`` of an artist.
 _TOOLTIP = "tooltip: "
-#: The same figure gives the same ids, text is text, and dashes are lengths.
+#: Settings of SVG: reproducible ids, text as text, and dashes in absolute lengths.
 _SETTINGS = {
     "svg.hashsalt": "match-graph",
     "svg.fonttype": "none",
     "text.parse_math": False,
     "lines.scale_dashes": False,
 }
-#: What XML has no place for.
+#: Characters that XML does not allow.
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def make_figure(width: float, height: float, **options: Any) -> Any:
-    """Empty figure of a size in inches; without pyplot, so no window system or global state.
+    """Empty figure of a size in inches, made without pyplot, its window system and global state.
 
     Raises:
         ConfigError: matplotlib is not installed.
@@ -50,7 +50,7 @@ def make_figure(width: float, height: float, **options: Any) -> Any:
 
 
 def make_panels(panels: int, width: float = 0.0) -> tuple[Any, Sequence[Any]]:
-    """Figure with axes side by side, and these; at least so many inches wide.
+    """Figure with panels side by side, and its axes; at least ``width`` inches wide.
 
     Raises:
         ConfigError: matplotlib is not installed.
@@ -70,11 +70,12 @@ def save_figure(figure: Any, path: Path, dpi: int = 150) -> None:
 def draw_svg(draw: Callable[[Any], None], width: float, height: float, title: str) -> str:
     """Draws a figure as an SVG element for a page; the same figure gives the same text.
 
-    Colours of `PALETTE` become variables of the page's style sheet, and the element has neither
-    ids, of which a page has one each, nor addresses.
+    Colours of `PALETTE` become variables of the page's style sheet. The element has no ids, which
+    must be unique in a page, and no links.
 
     Args:
-        draw: Draws on an empty figure; texts are `clean`, and tooltips are `tooltip` in ``gid``.
+        draw: Draws on an empty figure; it passes texts through `clean`, and sets ``gid`` to
+            `tooltip` for a tooltip.
         width: Width of the canvas, in units of about a pixel.
         height: Height of the canvas.
         title: Accessible title.
@@ -96,7 +97,7 @@ def draw_svg(draw: Callable[[Any], None], width: float, height: float, title: st
 
 
 def _flatten(group: Element, target: Element, shapes: Mapping[str, Element], tooltip: str) -> None:
-    """Copies shapes and texts of a group into an element without groups."""
+    """Copies shapes and texts of nested groups into one element."""
     for one in group:
         tag, style = one.tag.rpartition("}")[2], _restyle(one.get("style", ""))
         if tag == "g":
@@ -120,7 +121,7 @@ def _flatten(group: Element, target: Element, shapes: Mapping[str, Element], too
 
 
 def _restyle(style: str) -> str:
-    """Style of the page's font and colours."""
+    """Style in the page's font, with its colours as variables."""
     kept = [part for part in style.split("; ") if not part.startswith("font-family")]
     return re.sub(r"#\w{6}", lambda found: _VARIABLES.get(found[0], found[0]), "; ".join(kept))
 
@@ -131,18 +132,18 @@ def _round(path: Element) -> str:
 
 
 def clean(text: str) -> str:
-    """Text on one line, without characters that XML has no place for."""
+    """Text on one line, without characters that XML does not allow."""
     return _NO_XML.sub("\ufffd", " ".join(text.split()))
 
 
 def write_name(name: str) -> str:
-    """Name for a PNG figure, as it stands: in short lines, no formula, in every legend."""
+    """Name for a PNG figure, wrapped, and escaped so that matplotlib shows it as it is."""
     text = textwrap.fill(clean(name), _LETTERS).replace("$", r"\$")
-    return f"\u200b{text}" if text.startswith("_") else text  # which legends leave out
+    return f"\u200b{text}" if text.startswith("_") else text  # legends omit names with "_" first
 
 
 def add_legend(owner: Any, handles: Sequence[Any], **options: Any) -> None:
-    """Adds a legend of small print, in as many columns as the height of a panel asks for.
+    """Adds a legend in small print, in as many columns as fit the height of a panel.
 
     Args:
         owner: Axis or figure.

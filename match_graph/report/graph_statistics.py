@@ -33,7 +33,7 @@ _SHARES = {"without", "with a value", "values unseen in training", "only unseen 
 
 @dataclass(frozen=True)
 class _Part:
-    """Part of the report: a table, and perhaps its picture."""
+    """Section of the report: a table, and for some a figure."""
 
     title: str
     about: str
@@ -50,10 +50,10 @@ def write_graph_report(
     Args:
         dataset: Built data set.
         folder: Target folder, made if need be; files of the same names are replaced.
-        reporter: Reporter, told what is missing; None prints nothing.
+        reporter: Reporter, warned if there can be no figures; None prints nothing.
 
     Returns:
-        What was written, the Markdown first.
+        Paths of the written files, the Markdown first.
     """
     path = Path(folder) / REPORT
     rows = {**describe_graph(dataset.graph, dataset.targets), **dataset.notes}
@@ -84,7 +84,7 @@ def write_graph_report(
 
 
 def _find_fault() -> str:
-    """Sentence on why there are no pictures; empty if there are."""
+    """Sentence on why there can be no figures; empty if there can."""
     try:
         make_figure(1, 1)
     except MatchGraphError as error:
@@ -93,7 +93,7 @@ def _find_fault() -> str:
 
 
 def _tabulate(frame: pd.DataFrame) -> Table:
-    """Table of a frame, the levels of its index as one column of names or several."""
+    """Table of a frame, with a column of names for each level of its index."""
     columns = frame.columns
     rows = [
         [*map(str, index), *map(_format, row, columns.isin(_SHARES).tolist())]
@@ -114,7 +114,7 @@ def _format(value: Any, is_share: bool) -> str:
 
 
 def _draw_degrees(figure: Any, dataset: CorpusDataset, _: pd.DataFrame) -> None:
-    """Share of nodes with at least so many edges, both axes logarithmic; a colour per edge type."""
+    """Complementary distribution of degrees, on logarithmic axes; a colour per edge type."""
     axes = figure.subplots(1, 2, sharey=True)
     edge_types = [" ".join(edge_type) for edge_type in dataset.graph.edge_types]
     for name, degree in count_degrees(dataset.graph).items():
@@ -153,7 +153,7 @@ def _draw_labels(figure: Any, dataset: CorpusDataset, _: pd.DataFrame) -> None:
 
 
 def _draw_coverage(figure: Any, _: CorpusDataset, table: pd.DataFrame) -> None:
-    """Shares with a value and of values that training never saw, by field and split."""
+    """Shares of documents with a value, and of values unseen in training, by field and split."""
     axes = figure.subplots(1, 2, sharey=True)
     for axis, column in zip(axes, ("with a value", "values unseen in training"), strict=True):
         fields = table.index.unique("field")
@@ -163,7 +163,7 @@ def _draw_coverage(figure: Any, _: CorpusDataset, table: pd.DataFrame) -> None:
             axis.barh(places + (number - 1) * 0.27, shares, 0.25, label=split)
         axis.set(xlim=(0, 1), xlabel=column, yticks=places)
         axis.set_yticklabels(fields)
-    axes[0].invert_yaxis()  # both axes are one
+    axes[0].invert_yaxis()  # shared by both panels
     axes[0].legend(fontsize="small")
 
 

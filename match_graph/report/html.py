@@ -33,10 +33,9 @@ def write_report(
     Args:
         folder: Run folder, or folder with the ``results.json`` of a benchmark.
         out: Path of the HTML file; None takes ``report.html`` in the folder.
-        against: Run folders that a run's case studies compare it with; those of a benchmark compare
-            rows.
+        against: Run folders that a run is compared with in case studies; for a run only.
         documents: Ids of the documents of case studies.
-        num_documents: Number of documents drawn where none is named; 0 keeps all texts out of the
+        num_documents: Number of documents drawn if none is named; 0 keeps all texts out of the
             page.
         root: Root folder of built data; None takes the default.
         device: Device, as for `load`.
@@ -44,8 +43,8 @@ def write_report(
         encoder: Encoder of the run, as for `load`.
         head: Head of the run, as for `load`.
         dataset: Data set of the run, as for `open_run`.
-        rows: Rows of a benchmark that its case studies compare; none takes the reference and two
-            more.
+        rows: Rows of a benchmark that are compared in case studies; none takes the reference and
+            two more.
 
     Returns:
         The file.
@@ -53,7 +52,7 @@ def write_report(
     Raises:
         MatchGraphError: See `make_run_page` and `make_benchmark_page`; or jinja2 or matplotlib is
             not installed.
-        ConfigError: Runs are given to compare a benchmark with, or rows of a run.
+        ConfigError: ``against`` is given for a benchmark, or ``rows`` for a run.
     """
     folder = read_path(folder, "A run or a benchmark")
     path = folder / REPORT if out is None else read_path(out, "A page")

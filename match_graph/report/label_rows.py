@@ -1,4 +1,4 @@
-"""Labels around a document in the hierarchy, parents above children."""
+"""Figure of the labels around a document in the hierarchy, parents above children."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,11 +10,11 @@ from match_graph.report.charts import TICK_SIZE, WIDTH, Chart, add_canvas, add_t
 from match_graph.report.figures import PALETTE, tooltip
 from match_graph.report.tables import Table
 
-#: Height of a row, width of a level, where rows begin, and where probabilities do.
+#: Height of a row, indentation of a level, and left ends of rows and of probabilities.
 _ROW, _LEVEL, _LEFT, _SHARES = 22, 16, 22, 270
-#: Where the dot of the deepest level lies at most: some letters of its name have room behind it.
+#: Largest position of the dot of the deepest level, which leaves room for its name.
 _RIGHT = 200
-#: Width of a letter, rather too much.
+#: Width of a letter, rather over- than underestimated.
 _LETTER = 6.4
 
 
@@ -27,7 +27,7 @@ class Row:
         x: Horizontal position of its dot.
         y: Vertical position of its dot.
         probability: Probability by the variant, in 0..1.
-        rank: Rank among the variant's predicted labels, from 1; 0 if it is none of these.
+        rank: Rank among the variant's predicted labels, from 1; 0 if it is not predicted.
     """
 
     label: CaseLabel
@@ -132,13 +132,13 @@ class LabelRows(Chart):
 
 
 def arrange(labels: Sequence[CaseLabel]) -> list[tuple[CaseLabel, int]]:
-    """Order of labels in which each follows all of its parents, the last of them closely.
+    """Topological order of labels; each follows all of its parents, and as soon as possible.
 
     Args:
-        labels: Labels with all of their parents; siblings stay in their order.
+        labels: Labels with all of their parents; siblings keep their order.
 
     Returns:
-        Each label with its level: one more than that of the parent that it follows.
+        Each label with its level: one more than that of its last parent.
     """
     known = {label.label: label for label in labels}
     waiting = {label.label: len(label.parents) for label in labels}
@@ -159,7 +159,7 @@ def arrange(labels: Sequence[CaseLabel]) -> list[tuple[CaseLabel, int]]:
 
 
 def _draw_edge(axis: Any, child: Row, parent: Row) -> None:
-    """Edge below the parent to the left of the child, or around on the left if it lies deeper."""
+    """Edge from below a parent to the left of its child, or a curve around both on the left."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 

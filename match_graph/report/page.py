@@ -15,12 +15,12 @@ from match_graph.report.tables import Table
 
 @dataclass(frozen=True)
 class Headline:
-    """Headline number, in large print.
+    """Number at the head of a page, in large print.
 
     Args:
         name: Name of the number.
         value: Value as shown.
-        about: Comment in a few words, such as the value of a comparison.
+        about: Short comment, such as the name of the row.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Headline:
 
 @dataclass(frozen=True)
 class Note:
-    """Note: paragraphs that stand out, such as why something is missing."""
+    """Paragraphs that stand out, such as the reason why something is missing."""
 
     kind: ClassVar[str] = "note"
     lines: Sequence[str]
@@ -38,10 +38,10 @@ class Note:
 
 @dataclass(frozen=True)
 class Code:
-    """Content of a file, folded.
+    """Content of a file, collapsed.
 
     Args:
-        summary: Heading, the file's name.
+        summary: Heading, such as the file's name.
         text: Content of the file.
     """
 
@@ -74,7 +74,7 @@ class Section:
     Args:
         title: Heading of the section.
         about: Description of what is shown; may be empty.
-        blocks: Content in order; neighbouring figures stand side by side where there is room.
+        blocks: Content in order; consecutive figures stand side by side where there is room.
     """
 
     title: str
@@ -89,8 +89,8 @@ class Page:
     Args:
         title: Heading of the page.
         about: Subheading.
-        headlines: Headline numbers, those that matter most.
-        sections: Sections in order; those without a block are left out.
+        headlines: Most important numbers.
+        sections: Sections in order; those without blocks are left out.
     """
 
     title: str

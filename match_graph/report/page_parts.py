@@ -25,12 +25,12 @@ from match_graph.typing import Split
 T = TypeVar("T")
 
 NO_CASES = Section("Case studies", "", [])
-#: What curves over epochs are of, which is not what measures of a run are of.
+#: What curves over epochs show, unlike the measures of a run.
 ABOUT_CURVES = (
     "Measures are of the network alone, before its blend, calibration and coherent output, on the "
     "validation documents of training."
 )
-#: How labels are parted, as `metrics.slices` does.
+#: How `metrics.slices` divides the labels.
 ABOUT_SLICES = (
     f"Head: more than {FREQUENCY_CUTS[1]} training documents; torso: {FREQUENCY_CUTS[0]} to "
     f"{FREQUENCY_CUTS[1]}; tail: fewer. Depth counts edges on the longest path to a root."
@@ -42,15 +42,15 @@ class CaseOptions:
     """Options of the case studies of a page.
 
     Args:
-        documents: Ids of the documents; none draws some of the split that the page is about, by the
-            first run's seed.
+        documents: Ids of the documents; if empty, some of the page's split are drawn by the first
+            run's seed.
         num_documents: Number of documents drawn; 0 keeps all texts out of the page.
         against: Run folders of the same data that a run is compared with.
         root: Root folder of built data; None takes the default.
         device: Device, as for `load`.
         reporter: Progress reporter, also of warnings.
-        encoder: Encoder of those runs that were trained with it, as for `load`.
-        head: Head, likewise.
+        encoder: Custom encoder of those runs that were trained with it, as for `load`.
+        head: Custom head, likewise.
         dataset: Data set of the runs, as for `open_run`.
         rows: Rows of a benchmark that are compared; none takes the reference and two more.
     """
@@ -105,10 +105,10 @@ def study_cases(
 
 
 def explain_absence(error: MatchGraphError, options: CaseOptions, where: str = "") -> Section:
-    """Section that says why there are no case studies, as do the warnings.
+    """Section that says why there are no case studies; the reporter warns of it too.
 
     Raises:
-        MatchGraphError: The error, where documents are asked for by name.
+        MatchGraphError: The error itself, if documents were asked for by name.
     """
     if options.documents:
         raise error
@@ -117,7 +117,7 @@ def explain_absence(error: MatchGraphError, options: CaseOptions, where: str = "
 
 
 def select_bins(folder: Path, split: str, names: Mapping[str, str]) -> pd.DataFrame | None:
-    """Bins of some lines of a reliability diagram; None where a run has none.
+    """Bins of a reliability diagram; None if the run has none.
 
     Args:
         folder: Run folder.
@@ -125,7 +125,7 @@ def select_bins(folder: Path, split: str, names: Mapping[str, str]) -> pd.DataFr
         names: Names of the lines by kind, "ranked" or "all".
 
     Returns:
-        Its rows that hold a pair, with a column ``name``.
+        Non-empty bins of these lines, with a column ``name``.
 
     Raises:
         CheckpointError: The file is broken.
@@ -139,7 +139,7 @@ def select_bins(folder: Path, split: str, names: Mapping[str, str]) -> pd.DataFr
 
 
 def draw_reliability(bins: pd.DataFrame) -> LineChart:
-    """Reliability diagram of `select_bins`, a line for each name in their order."""
+    """Reliability diagram of bins from `select_bins`, with a line for each name."""
     series = [
         Series(str(name), rows["probability"].tolist(), rows["gold"].tolist())
         for name, rows in bins.groupby("name", sort=False)
@@ -154,7 +154,7 @@ def draw_reliability(bins: pd.DataFrame) -> LineChart:
 
 
 def average_histories(histories: pd.DataFrame, name: str) -> list[Series]:
-    """Mean of a column of `collect_histories` by row and epoch, with a band over several runs.
+    """Mean of a column of `collect_histories` by row and epoch, and standard deviation over seeds.
 
     A row's line ends where the first of its seeds stopped, as in `draw_training_curves`.
     """
@@ -170,12 +170,12 @@ def average_histories(histories: pd.DataFrame, name: str) -> list[Series]:
 
 
 def cut(lines: Sequence[T]) -> list[Sequence[T]]:
-    """Splits lines into figures, each with as many as there are styles."""
+    """Splits lines into figures, each of at most as many lines as there are styles."""
     return [lines[start : start + NUM_STYLES] for start in range(0, len(lines), NUM_STYLES)]
 
 
 def list_record(record: Mapping[str, Any], prefix: str = "") -> list[list[str]]:
-    """Record as rows of two columns, nested names joined by blanks."""
+    """Rows of key and value of a record, nested keys joined by blanks."""
     rows = []
     for key, value in record.items():
         name = f"{prefix} {key}".strip().replace("_", " ")

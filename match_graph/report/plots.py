@@ -1,4 +1,4 @@
-"""Figure of an experiment as PNG with its data: bars, curves over epochs, or a grid."""
+"""Figure of an experiment as PNG, with its data as CSV: bars, curves over epochs, or a grid."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -39,7 +39,7 @@ def write_figure(
         results: Results, finished or not.
         record: Record of the data set.
         rows: Row summaries of the data set.
-        reporter: Reporter, told why there is no picture where matplotlib is missing.
+        reporter: Reporter, warned if matplotlib is missing, when only the data are written.
     """
     kind, measures = results.experiment.figure, results.experiment.measures
     draw: Callable[[Path], None]
@@ -112,13 +112,13 @@ def draw_training_curves(path: Path, table: pd.DataFrame, measures: Sequence[str
     Source: the figure of MATCH with and without pre-training, https://arxiv.org/abs/2102.07349: on
     the left the mean loss of the last 100 batches of each epoch, on the right the measures; the
     mean over seeds as a line, one standard deviation as a band. A variant's lines end where the
-    first of its seeds stopped: those that train longer are not all of them.
+    first of its seeds stopped, since later means would be of fewer seeds.
 
     Args:
         path: Path of the PNG file.
         table: Table with ``row``, the variant, ``epoch``, ``loss_recent`` and ``measures``, a line
             per variant, seed and epoch.
-        measures: Columns of validation measures, for the right side.
+        measures: Columns of validation measures, for the right panel.
 
     Raises:
         ConfigError: matplotlib is not installed.
@@ -183,7 +183,7 @@ def draw_grid(path: Path, table: pd.DataFrame, keys: Sequence[str]) -> None:
     measures = list(table["measure"].unique())
     table = table.copy()
     values = {}
-    for key in keys:  # an index would sort them, and have no place for lists and null
+    for key in keys:  # as text and in order: an index would sort them, and drop lists and null
         table[key] = [*map(str, table[key])]
         values[key] = table[key].unique()
     figure, axes = make_panels(len(measures))

@@ -18,7 +18,7 @@ from match_graph.runs.measures import SCORE_NAMES
 Key = tuple[str, str]
 Unit = Literal["runs", "documents"]
 _NO_INTERVALS = "no intervals over documents and no stars"
-#: Differences of a published value to that of the cells which are rounding.
+#: Largest difference of a published value to that of the cells that is due to rounding.
 _ROUNDING = 1e-6
 
 
@@ -27,8 +27,8 @@ class RowScores:
     """Scores of a row on every document, averaged over its seeds.
 
     Args:
-        documents: Checksum of the data, and number of documents of the split: rows that differ in
-            them were measured on other documents.
+        documents: Checksum of the data, and number of documents of the split; rows that differ in
+            either were measured on different documents.
         table: Mean score by document and measure, [D, M], float64.
     """
 
@@ -63,15 +63,14 @@ class RowTests:
             tests over "documents".
         intervals: 95 % interval over documents of the difference to the reference, or, for the
             reference itself and without one, of the mean, by row and measure.
-        notes: Sentences by row about what could not be compared.
+        notes: Sentences by row on missing tests and intervals.
 
     Args:
         experiment: Experiment, with measures and reference.
         done: Finished cells by row.
         values: Measures by row and measure, then by seed.
-        scores: Scores of the cells' documents; None where they are not at hand.
-        published: Published tests, which count for rows without scores as long as what they
-            compared is what it was.
+        scores: Scores of the cells' documents; None if they are not available.
+        published: Published tests, used for rows without scores if the means are still the same.
     """
 
     def __init__(
@@ -111,7 +110,7 @@ class RowTests:
         return [row for row in self.rows if row != self.reference]
 
     def publish(self, record: DatasetRecord) -> DatasetRecord:
-        """Record of the data set with these tests over documents."""
+        """Record of the data set with the tests over documents added."""
         number = record.documents.get(self.experiment.split, 0)
         tests = [
             PublishedTest(
@@ -144,7 +143,7 @@ class RowTests:
     def _read(
         self, done: Mapping[str, Sequence[Cell]], scores: CellScores | None
     ) -> dict[str, RowScores | None]:
-        """Scores of the rows whose cells all have them; None if of different documents."""
+        """Scores by row, if all of its cells have them; None if their documents differ."""
         found: dict[str, RowScores | None] = {}
         if scores is None:
             return found
@@ -158,7 +157,7 @@ class RowTests:
     def _take_published(
         self, published: Sequence[PublishedTest], found: Mapping[str, RowScores | None]
     ) -> dict[Key, Comparison]:
-        """Keeps published intervals of rows without scores, and gives their tests."""
+        """Keeps the published intervals of rows without scores, and returns their tests."""
         tests = {}
         for one in published:
             key = one.row, one.measure
@@ -173,20 +172,19 @@ class RowTests:
         return tests
 
     def _note_missing(self, found: Mapping[str, RowScores | None]) -> None:
-        """Adds why rows have neither scores nor published intervals."""
+        """Adds notes on rows that have neither scores nor published intervals."""
         for row in self.rows:
             missing = [one for one in self.scored if (row, one) not in self.intervals]
             if row not in found and missing:
                 some = f" of {', '.join(missing)}" if len(missing) < len(self.scored) else ""
-                what = f"no intervals over documents{some} and no stars"
                 reason = "the scores of its documents cannot be read from its run folders"
-                self.notes[row].append(f"{what}: {reason}.")
+                self.notes[row].append(f"no intervals over documents{some} and no stars: {reason}.")
             elif row in found and found[row] is None:
                 reason = "its seeds were measured on different documents"
                 self.notes[row].append(f"{_NO_INTERVALS}: {reason}.")
 
     def _group(self, found: Mapping[str, RowScores | None]) -> list[dict[str, Tensor]]:
-        """Score tables of rows on the same documents; with a reference those on its documents."""
+        """Score tables by group of rows on the same documents; only the reference's, if any."""
         groups: dict[tuple[str, int], dict[str, Tensor]] = {}
         there = {row: scores for row, scores in found.items() if scores is not None}
         for row, scores in there.items():
@@ -203,7 +201,7 @@ class RowTests:
         return [] if base is None else [groups[base.documents]]
 
     def _resample(self, group: Mapping[str, Tensor]) -> dict[Key, Comparison]:
-        """Tests of rows on the same documents, and their intervals, by one draw of resamples."""
+        """Tests and intervals of rows on the same documents, by the same bootstrap resamples."""
         bootstrap = DocumentBootstrap(torch.cat([*group.values()], dim=1))  # [D, rows * M]
         found = {}
         for offset, measure in enumerate(self.scored):
@@ -219,7 +217,7 @@ class RowTests:
         return found
 
     def _note_tests(self) -> None:
-        """Adds why tests were left out, measures of the same reason together."""
+        """Adds notes on tests that were left out, grouping measures by reason."""
         for unit, tests in self.by_unit.items():
             for row, notes in self.notes.items():
                 mine = {measure: test for (name, measure), test in tests.items() if name == row}

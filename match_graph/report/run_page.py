@@ -28,7 +28,7 @@ from match_graph.runs.readers import check_evaluated, read_history, read_metrics
 from match_graph.runs.record import list_twins
 from match_graph.typing import Split
 
-#: Columns of the table of measures, as far as a split has them.
+#: Columns of the table of measures, where a split has them.
 _COLUMNS = ("P@1", "P@3", "P@5", "NDCG@3", "NDCG@5", "R@5", "PSP@5", "F1_micro", "F1_macro")
 #: Figures of training: title, vertical axis, columns of ``history.csv``.
 _CURVES = (
@@ -39,7 +39,7 @@ _CURVES = (
 
 
 class RunFolder:
-    """Page of a run from its folder alone: no data set is opened.
+    """Sections of a run's page that need its folder alone, and not its data set.
 
     Args:
         folder: Folder of an evaluated run.
@@ -75,7 +75,7 @@ class RunFolder:
         ]
 
     def measures(self, prior: Mapping[str, float] | None) -> Section:
-        """Measures of all splits, and of the ranking by training frequency."""
+        """Measures of all splits, and of ranking labels by their training frequency."""
         rows = dict(self.metrics)
         if prior is not None:
             rows[f"{self.split}, label prior"] = dict(prior)
@@ -154,8 +154,8 @@ class RunFolder:
 def make_run_page(folder: Path, options: CaseOptions | None = None) -> Page:
     """Page of an evaluated run.
 
-    Where its data set cannot be opened, the page says so and lacks what needs it; a run of a custom
-    encoder that is not named has no case studies.
+    If the data set cannot be opened, the page says so and lacks the parts that need it; a run of a
+    custom encoder that is not named has no case studies.
 
     Args:
         folder: Run folder.
@@ -194,7 +194,7 @@ def make_run_page(folder: Path, options: CaseOptions | None = None) -> Page:
 
 
 def draw_columns(table: pd.DataFrame, names: Sequence[str]) -> list[Series]:
-    """Columns over epochs; those that are missing or nowhere finite are left out."""
+    """Series of columns over epochs, except those that are missing or nowhere finite."""
     found = []
     for name in names:
         if name in table:
@@ -204,7 +204,7 @@ def draw_columns(table: pd.DataFrame, names: Sequence[str]) -> list[Series]:
 
 
 def _group_slices(found: Mapping[str, float]) -> dict[str, list[str]]:
-    """Titles -> slices: frequency from head to tail, depth from the roots down."""
+    """Slices by title: by frequency from head to tail, and by depth from the roots down."""
     depths = [name for name in found if name.startswith("depth_")]
     depths.sort(key=lambda name: int(name.removeprefix("depth_")))
     groups = {"by frequency": [name for name in ("head", "torso", "tail") if name in found]}

@@ -1,4 +1,4 @@
-"""Summary of a benchmark: means over seeds, best rows, tests, published figures."""
+"""Summary of a benchmark: means over seeds, best rows, tests, published values."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ class Value:
             reference or without scores of documents.
         interval: 95 % interval over documents of the difference to the reference, or, for the
             reference itself and without one, of the mean; None without scores of documents.
-        expected: Expected mean and, if known, standard deviation, as another source reports them.
+        expected: Published mean and, if known, standard deviation; empty without any.
         lower_is_better: Whether lower values are better.
     """
 
@@ -54,7 +54,7 @@ class Value:
 
     @property
     def difference(self) -> float | None:
-        """Difference of the mean to the expected one."""
+        """Difference of the mean to the published one."""
         return self.mean - self.expected[0] if self.expected else None
 
 
@@ -64,21 +64,22 @@ class RowSummary:
 
     Args:
         name: Name of the row.
-        measured: Values by measure, but those that the data set lacks; empty if no run is finished.
+        measured: Values by measure, except those that the data set lacks; empty if no run is
+            finished.
         runs: Number of finished runs.
-        blend: Whether a network is blended with a linear classifier, "tree" with one of clustered
-            labels; None of a baseline, or where nothing is known.
+        blend: Whether a network is blended with a linear classifier, or "tree" if with one of
+            clustered labels; None for a baseline, or if unknown.
         features: Node types with features.
         start: Initialization of token embeddings (``model.init``); None as for ``blend``.
-        parameters: Number of parameters of a network; None where none is known.
-        train_seconds: Seconds of training or fitting and of a blend, without pre-training; the mean
-            over runs on the device that most runs of the data set used (CPUs or a kind of GPU; of
-            as many, that of the first row), None where none is known, as of interrupted runs.
-        seconds_per_epoch: Seconds per epoch, the mean over the same runs; None where none is known.
-        peak_mib: Peak memory in MiB of all runs on that device, of the GPU if it is one; None where
-            none is known.
-        notes: Notes, as sentences: why it was left out, which runs failed, in which the network has
-            no share of its blend, which used another device, why there is no test.
+        parameters: Number of parameters of a network; None if unknown.
+        train_seconds: Seconds of training or fitting, with a blend, without pre-training; the mean
+            over uninterrupted runs on the device that most runs of the data set used (CPU or a
+            model of GPU; on a tie the first row's). None without any.
+        seconds_per_epoch: Seconds per epoch, the mean over the same runs; None without any.
+        peak_mib: Peak memory in MiB over all runs on that device, of the GPU if it is one; None
+            without any.
+        notes: Sentences on why the row was left out, and on runs that failed, in which the network
+            has no share of its blend, or that used another device, and on missing tests.
     """
 
     name: str
@@ -100,8 +101,8 @@ def summarize(results: Results, dataset: str, folder: Path | None = None) -> lis
     Args:
         results: Results, finished or not.
         dataset: Name of the data set.
-        folder: Folder of the benchmark, whose run folders have the scores of documents; None takes
-            the intervals and tests of published results, and else gives none.
+        folder: Folder of the benchmark, whose run folders have the scores of documents; None uses
+            published intervals and tests, if there are any.
 
     Raises:
         CheckpointError: A finished cell lacks a measure, or the data set is not in the results.
@@ -118,11 +119,11 @@ def summarize(results: Results, dataset: str, folder: Path | None = None) -> lis
 
 
 def publish(results: Results, folder: Path, out: Path) -> None:
-    """Writes results as they are kept without run folders, and the scores of their documents.
+    """Writes results for publication without run folders, and the scores of their documents.
 
-    ``results.json`` has tests and no histories, data sets by their names, and of an absolute path,
-    in the reason of a failure too, its last name alone; cells that wait are left out. With
-    ``scores.parquet`` beside it, it is a benchmark's folder that can go on.
+    ``results.json`` has tests and no histories, and data sets by their names. Absolute paths, also
+    in the reasons of failures, are reduced to their last part, and waiting cells are left out. With
+    ``scores.parquet`` beside it, the folder is that of a benchmark, which can be continued.
 
     Args:
         results: Results of a benchmark.
@@ -165,7 +166,7 @@ class _Summarizer:
             row: [cell for cell in cells if cell.status == "done"]
             for row, cells in self.cells.items()
         }
-        #: Row and measure -> value by seed, of measures that the data set has.
+        #: Value by seed, by row and measure; without measures that the data set lacks.
         self.values = {
             (row, measure): found
             for row in self.done
@@ -173,7 +174,7 @@ class _Summarizer:
             if (found := results.find_values(record.name, row, measure))
         }
         devices = [_name_device(cell) for cells in self.done.values() for cell in cells]
-        #: Device that seconds and memory are of: those of several do not compare.
+        #: Device of the most runs; seconds and memory of others are not comparable.
         self.device = mode(devices) if devices else ""
         scores = None if folder is None else CellScores(folder, results.experiment.split)
         self.tests = RowTests(self.experiment, self.done, self.values, scores, record.tests)
@@ -223,10 +224,10 @@ class _Summarizer:
 
 
 def _describe_model(cells: Sequence[Cell]) -> dict[str, Any]:
-    """What a row's resolved settings say of blend, features and start of embeddings."""
+    """Blend, features and initialization of embeddings in a row's resolved settings."""
     config = next((cell.config for cell in cells if cell.config), {})
     model, data = config.get("model", {}), config.get("data", {})
-    is_neural = model.get("head") is not None  # settled for networks alone
+    is_neural = model.get("head") is not None  # resolved for networks alone
     return {
         "blend": model.get("blend") if is_neural else None,
         "features": tuple(data.get("features", {})),
@@ -235,7 +236,7 @@ def _describe_model(cells: Sequence[Cell]) -> dict[str, Any]:
 
 
 def _describe_status(cells: Sequence[Cell]) -> Iterator[str]:
-    """Sentences on cells that are not finished, seeds of the same reason together."""
+    """Sentences on cells that are not finished, grouping seeds by reason."""
     seeds: dict[tuple[str, str], list[int]] = {}
     for cell in cells:
         seeds.setdefault((cell.status, cell.reason), []).append(cell.seed)
@@ -250,7 +251,7 @@ def _describe_status(cells: Sequence[Cell]) -> Iterator[str]:
 
 
 def _describe_shares(done: Sequence[Cell]) -> Iterator[str]:
-    """Sentence on the finished cells whose scores are those of the linear classifier alone."""
+    """Sentence on finished cells with the scores of the linear classifier alone."""
     if seeds := [cell.seed for cell in done if cell.network_share == 0]:
         yield (
             f"the network's share of its blend is 0 with {_name_seeds(seeds)}: there the linear "
@@ -259,7 +260,7 @@ def _describe_shares(done: Sequence[Cell]) -> Iterator[str]:
 
 
 def _describe_devices(done: Sequence[Cell], device: str) -> Iterator[str]:
-    """Sentences on the finished cells that used another device than the one of the costs."""
+    """Sentences on finished cells that used another device than the one of the costs."""
     seeds: dict[str, list[int]] = {}
     for cell in done:
         seeds.setdefault(_name_device(cell), []).append(cell.seed)
@@ -281,7 +282,7 @@ def _name_seeds(seeds: Sequence[int]) -> str:
 
 
 def describe_policies(measures: Sequence[str]) -> str:
-    """Sentences on documents with few labels, and on the groups of measures among these."""
+    """Sentences on how documents with few labels count, and on groups of measures."""
     about = "Documents without labels count as 0 (policy 'zero')."
     found = [name for name in measures if name.startswith("at_least_k/")]
     if found:
@@ -297,16 +298,16 @@ def describe_policies(measures: Sequence[str]) -> str:
 
 
 def describe_dataset_twins(record: DatasetRecord, split: str) -> str:
-    """Sentence on the documents of a split that have a training document's words.
+    """Sentence on the documents of a split with a training document's word sequence.
 
-    Empty where results of an older version do not say.
+    Empty if results of an older version have no such number.
     """
     twins, total = (record.twins or {}).get(split), record.documents.get(split, 0)
     return "" if twins is None or not total else describe_twins(split, twins, total)
 
 
 def collect_notes(rows: Sequence[RowSummary]) -> list[str]:
-    """Notes of all rows, each once, preceded by the names of its rows."""
+    """Notes of all rows, each once, after the names of its rows."""
     names: dict[str, list[str]] = {}
     for row in rows:
         for note in row.notes:

@@ -1,4 +1,4 @@
-"""Tables of text and their writers: Markdown, LaTeX and, for frames, CSV."""
+"""Tables of text, as Markdown and LaTeX, and CSV of data frames."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,13 +25,13 @@ _LATEX = {
 
 @dataclass(frozen=True)
 class Table:
-    """Table of text; its first columns name the rows. Pages write it as HTML.
+    """Table of text; its first columns name the rows. Pages render it as HTML.
 
     Args:
         columns: Headings of the columns.
         rows: Rows with a cell per column.
         best: Cells in bold, as (row, column).
-        stars: Marks of significance behind cells, by (row, column).
+        stars: Marks of significance after cells, by (row, column).
         caption: Caption above the table; may be empty.
         num_names: Number of columns that name the rows.
         below: Small second lines of cells, such as intervals, by (row, column).
@@ -47,7 +47,7 @@ class Table:
     below: Mapping[tuple[int, int], str] = field(default_factory=dict)
 
     def to_markdown(self) -> str:
-        """Markdown, names on the left, all else on the right; without the caption."""
+        """Markdown without the caption; names are aligned left, all else right."""
         head = map(escape_markdown, self.columns)
         rule = ["---"] * self.num_names + ["--:"] * (len(self.columns) - self.num_names)
         body = (
@@ -62,10 +62,10 @@ class Table:
         return f"{text}<br>{escape_markdown(self.below[place])}" if place in self.below else text
 
     def to_latex(self) -> str:
-        """LaTeX in the style of booktabs; stars are raised, second lines are rows of their own."""
+        """LaTeX with booktabs; stars are superscripts, second lines are rows of their own."""
         lines = [[*map(escape_latex, cells)] for cells in self.rows]
         for line in lines:
-            if line[0].startswith(("[", "*")):  # or the end of the line before takes it
+            if line[0].startswith(("[", "*")):  # else an argument of \\ in the line before
                 line[0] = f"{{}}{line[0]}"
         for row, column in self.best:
             lines[row][column] = rf"\textbf{{{lines[row][column]}}}"
@@ -91,22 +91,22 @@ def escape_latex(text: str) -> str:
 
 
 def write_csv(path: Path, frame: pd.DataFrame) -> None:
-    """Writes a frame as CSV, spreadsheet formulas escaped by an apostrophe."""
+    """Writes a frame as CSV, with spreadsheet formulas escaped by an apostrophe."""
     write_text(path, escape_formulas(frame).to_csv(index=False))
 
 
 def number(value: float | None, form: str = ",") -> str:
-    """Formats a number by a format of Python's; "-" for None."""
+    """Formats a number by a format specification; "-" for None."""
     return "-" if value is None else format(value, form)
 
 
 def fraction(value: float | None, digits: int = 4) -> str:
-    """Formats a fraction as metrics.json and tables have it; "-" for None."""
+    """Formats a fraction with a number of decimals; "-" for None."""
     return number(value, f".{digits}f" if value is None or abs(value) < 1000 else ".4g")
 
 
 def rounded(value: float | None, digits: int) -> str:
-    """Formats a number with so many digits, and larger ones whole; "-" for None."""
+    """Formats a number to significant digits, or to an integer if it has more; "-" for None."""
     is_large = value is not None and abs(value) >= 10**digits - 0.5
     return number(value, ",.0f" if is_large else f",.{digits}g")
 
