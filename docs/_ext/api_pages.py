@@ -161,18 +161,11 @@ def write_pages(app: Any = None) -> None:
 
 def exists(name: str) -> bool:
     """Whether a dotted name leads to an object of match_graph."""
-    parts = name.split(".")
-    for end in range(len(parts), 0, -1):
-        try:
-            value: Any = importlib.import_module(".".join(parts[:end]))
-        except ImportError:
-            continue
-        for part in parts[end:]:
-            if not hasattr(value, part):
-                return False
-            value = getattr(value, part)
-        return True
-    return False
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError, ValueError):
+        return False
+    return True
 
 
 def resolve(app: Any, env: Any, node: Any, content: Any) -> Any:
