@@ -10,6 +10,6 @@ from match_graph.speed import Bench
 
 @pytest.fixture(scope="session")
 def bench(synthetic: Synthetic, small_settings) -> Bench:
-    """Float32 on the CPU, a third of a second per stage."""
+    """Bench in float32 on the CPU, with a third of a second per stage."""
     config = small_settings("train.precision=32-true", "train.accelerator=cpu")
     return Bench(synthetic, resolve_config(config, synthetic), 0.3, torch.device("cpu"))

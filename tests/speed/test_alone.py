@@ -11,19 +11,19 @@ from match_graph.speed.alone import measure_both, run_alone
 
 
 def test_run_alone_is_another_process() -> None:
-    """What is returned there comes back."""
+    """The function runs in a process of another id, and its result is returned."""
     assert run_alone(os.getpid) != os.getpid()
 
 
 @pytest.mark.slow
 def test_run_alone_error_comes_back() -> None:
-    """As it was raised there."""
+    """An exception of the function is raised in the caller, with its type."""
     with pytest.raises(ConfigError, match="An export target must be one of"):
         run_alone(find_target, "dgl")
 
 
 def test_run_alone_process_that_is_killed_is_one_sentence() -> None:
-    """As the system does where memory runs out."""
+    """A killed process, as when memory runs out, is a MatchGraphError."""
     with pytest.raises(MatchGraphError) as caught:
         run_alone(os._exit, 1)
     assert str(caught.value) == (
@@ -33,7 +33,7 @@ def test_run_alone_process_that_is_killed_is_one_sentence() -> None:
 
 
 def test_measure_both_memory_is_that_of_ours() -> None:
-    """The baseline's does not count."""
+    """Memory of the baseline does not count in the peak."""
     kept = []
 
     def ours() -> int:

@@ -36,13 +36,13 @@ def check_build(folder: Path, fields: list[str], tokenizer: str) -> None:
 
 
 def test_build_by_rows_build_the_same_graph(tmp_path: Path) -> None:
-    """Of the toy folder: nodes in order, and every edge."""
+    """Nodes, in order, and edges of the toy folder are those of `build_graph`."""
     write_match_folder(tmp_path / "toy")
     check_build(tmp_path / "toy", FIELDS, "regex")
 
 
 def test_write_sample_of_the_documents_is_what_is_built(bench: Bench, tmp_path: Path) -> None:
-    """All splits, read back by both."""
+    """Both builders read a sample with documents of every split."""
     assert write_sample(bench, tmp_path, FIELDS) == 400
     check_build(tmp_path, FIELDS, "whitespace")
 
@@ -51,7 +51,7 @@ def test_write_sample_of_the_documents_is_what_is_built(bench: Bench, tmp_path: 
 def test_LoopSampler_loop_draws_the_same_tokens(
     toy_graph: BuiltGraph, max_metadata: int, max_words: int
 ) -> None:
-    """Of the toy graph, within any budgets."""
+    """Tokens of the toy graph are those of EgoSampler, for any budgets."""
     data = toy_graph.data
     space = TokenSpace.from_data(data, 1, 2)
     documents = torch.arange(data["document"].num_nodes).flip(0)
@@ -63,7 +63,7 @@ def test_LoopSampler_loop_draws_the_same_tokens(
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_loop_penalties_loop_over_edges_gives_the_same_penalties(weighted: bool) -> None:
-    """Values and gradients of both terms."""
+    """Both terms and their gradients are those of the sparse code."""
     generator = torch.Generator().manual_seed(0)
     weight, logits = (
         torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()

@@ -16,7 +16,7 @@ from match_graph.training import device
 
 
 def test_open_bench_is_one_process(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where the settings train by several: each would measure, and print, a part."""
+    """Settings for several processes are ignored, as each would measure a part."""
     started: list[int] = []
     monkeypatch.setattr(device, "launch", lambda fabric, _: started.append(fabric.world_size))
     config = bench.config.change("train", devices=2)
@@ -25,7 +25,7 @@ def test_open_bench_is_one_process(bench: Bench, monkeypatch: pytest.MonkeyPatch
 
 
 def test_draw_batches_drawn_batches_are_like_the_mean_of_epoch(bench: Bench) -> None:
-    """In tokens per document, within a tenth; sorted by size, and all of them where few are."""
+    """Tokens per document are within a tenth of an epoch's; batches are sorted by size."""
     loader = open_bench(bench).loader("train", training=True)
     everything = list(loader)
     number = len(everything) // 4
@@ -39,7 +39,7 @@ def test_draw_batches_drawn_batches_are_like_the_mean_of_epoch(bench: Bench) -> 
 
 
 def test_shuffle_batches_are_as_large_as_ours(bench: Bench) -> None:
-    """Also where the batch of the fewest tokens is the rest of an epoch, of two documents."""
+    """Also if the batch with the fewest tokens is the last of an epoch, with two documents."""
     bench = replace(bench, config=bench.config.change("train", batch_size=106))
     batches = sample_batches(open_bench(bench).loader("train", training=True), 20)
     assert batches[0].num_documents == 2

@@ -9,7 +9,7 @@ EXTRAS = {"ogb", "relbench"}  # may not be installed
 
 
 def call_here(work, *arguments):
-    """In place of a new process, which takes seconds to start."""
+    """Stands for `run_alone`, without its new process, which takes seconds to start."""
     return work(*arguments)
 
 
@@ -17,7 +17,7 @@ def call_here(work, *arguments):
 def test_measure_export_every_target_is_measured(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In documents per second, against `torch.save`, which neither names nor verifies anything."""
+    """Each target has a rate in documents per second beside that of `torch.save`."""
     monkeypatch.setattr(export, "run_alone", call_here)
     found = {speed.stage.removeprefix("export: "): speed for speed in export.measure_export(bench)}
     assert list(found) == list(EXPORTS)
@@ -37,7 +37,7 @@ def test_measure_export_every_target_is_measured(
 def test_measure_export_refusal_is_a_measure_with_its_sentence(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Here for the size; the others are measured."""
+    """A target that refuses the size has its error as size; others are measured."""
     monkeypatch.setattr(export, "run_alone", call_here)
     monkeypatch.setattr(export, "EXPORTS", {name: EXPORTS[name] for name in ("networkx", "pyg")})
     monkeypatch.setattr("match_graph.export.networkx.MAX_ITEMS", 10)
@@ -54,7 +54,7 @@ def test_measure_export_refusal_is_a_measure_with_its_sentence(
 def test_measure_export_large_data_set_tensors_alone_exported(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a process of its own, as the command does it."""
+    """Above the limit only ``pyg`` is measured, in a new process as by the command."""
     monkeypatch.setattr(export, "MAX_DOCUMENTS", 399)
     (speed,) = export.measure_export(bench)
     assert speed.stage == "export: pyg"

@@ -14,12 +14,12 @@ from match_graph.typing import SPLITS
 
 @pytest.fixture(scope="module")
 def sample(synthetic: Synthetic) -> Sample:
-    """All documents."""
+    """Sample of all documents."""
     return take_sample(synthetic, 50_000)
 
 
 def test_WRITERS_every_reader_has_a_format() -> None:
-    """Fails when a reader is measured without files, or files are written for none."""
+    """The readers that are measured are those that have a writer."""
     assert set(WRITERS) == set(READERS)
 
 
@@ -27,7 +27,7 @@ def test_WRITERS_every_reader_has_a_format() -> None:
 def test_Sample_every_reader_gives_back_every_count(
     synthetic: Synthetic, sample: Sample, tmp_path: Path, name: str
 ) -> None:
-    """Nodes and edges by type, splits, labels per document, hierarchy."""
+    """Nodes and edges by type, splits, labels per document and hierarchy agree."""
     WRITERS[name](sample, tmp_path)
     built = build_graph(READERS[name].read(tmp_path, list(COMMON_FIELDS), "whitespace"))
     found = describe_graph(built.data, built.targets)
@@ -42,7 +42,7 @@ def test_Sample_every_reader_gives_back_every_count(
 
 
 def test_take_sample_is_spread_over_the_data_set(synthetic: Synthetic, sample: Sample) -> None:
-    """Every split as it is, the first document and the last."""
+    """It has documents of every split, among them the first and the last one."""
     ids, splits = synthetic.table("document")[["id", "split"]].to_numpy(dtype=object).T
     assert [record["paper"] for record in sample.records] == ids.tolist()
     assert [record["split"] for record in sample.records] == splits.tolist()
@@ -54,7 +54,7 @@ def test_take_sample_is_spread_over_the_data_set(synthetic: Synthetic, sample: S
 def test_take_sample_of_other_fields_has_those_that_formats_have(
     tmp_path: Path,
 ) -> None:
-    """And texts on one line without control characters, as some formats cannot hold them."""
+    """Texts are one line without control characters, as formats require."""
     record = {"paper": "a", "text": "two\n\x1flines", "author": ["x"], "topic": ["y"], "label": []}
     folder = write_match_folder(tmp_path / "own", {"train": [record]}, [], ["author", "topic"])
     sample = take_sample(MatchFolder(folder, root=tmp_path), 10)

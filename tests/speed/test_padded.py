@@ -15,7 +15,7 @@ from match_graph.speed.step import PaddedTrainer, Trainer, dense_bce
 
 @pytest.mark.parametrize("length", [None, 500])
 def test_PaddedModel_it_gives_the_same_scores(bench: Bench, length: int | None) -> None:
-    """In float32 and evaluation mode, whatever it pads to."""
+    """In float32 and evaluation mode, scores are those of MATCH for any padding."""
     run = open_bench(bench)
     model = run.make_model().eval()
     padded = PaddedModel(model, length).eval()
@@ -25,7 +25,7 @@ def test_PaddedModel_it_gives_the_same_scores(bench: Bench, length: int | None) 
 
 
 def test_PaddedModel_it_gives_the_same_gradients(bench: Bench) -> None:
-    """Of the loss, at the prediction layer and at the embedding."""
+    """Gradients of the head and the embedding are those of MATCH."""
     run = open_bench(bench)
     model = run.make_model().eval()  # no dropout
     padded = PaddedModel(model, None).eval()
@@ -41,7 +41,7 @@ def test_PaddedModel_it_gives_the_same_gradients(bench: Bench) -> None:
 
 
 def test_PaddedModel_drops_what_match_drops(bench: Bench) -> None:
-    """Both residual branches; not attention weights, nor the hidden layer."""
+    """Dropout is on both residual branches, not on attention weights or the hidden layer."""
     model = open_bench(bench).make_model()
     for layer in PaddedModel(model).encoder.layers:
         rates = layer.self_attn.dropout, layer.dropout.p, layer.dropout1.p, layer.dropout2.p
@@ -49,7 +49,7 @@ def test_PaddedModel_drops_what_match_drops(bench: Bench) -> None:
 
 
 def test_PaddedModel_longer_documents_are_cut(bench: Bench) -> None:
-    """Beyond the length nothing is read."""
+    """Tokens beyond the length do not change the scores."""
     run = open_bench(bench)
     padded = PaddedModel(run.make_model(), 3).eval()
     batch = next(iter(run.loader("train", training=True)))
@@ -63,7 +63,7 @@ def test_PaddedModel_longer_documents_are_cut(bench: Bench) -> None:
 
 
 def test_dense_bce_dense_target_gives_the_same_loss() -> None:
-    """Value and gradient."""
+    """Loss and gradient are those of `sparse_bce`."""
     logits = torch.randn(4, 7, generator=torch.Generator().manual_seed(0)).double()
     gold = torch.tensor([0, 2, 2, 3, 4]), torch.tensor([1, 5, 0, 6])
     one, two = logits.clone().requires_grad_(), logits.clone().requires_grad_()
@@ -74,7 +74,7 @@ def test_dense_bce_dense_target_gives_the_same_loss() -> None:
 
 
 def test_PaddedTrainer_both_trainers_learn(bench: Bench) -> None:
-    """The loss on the batch that is trained on falls, for ours and for the baseline."""
+    """The training loss on one batch falls for ours and for the baseline."""
     trainer = Trainer(bench)
     batch = next(iter(open_bench(bench).loader("train", training=True)))
     padded = PaddedTrainer(trainer.model, bench, None)
@@ -88,7 +88,7 @@ def test_PaddedTrainer_both_trainers_learn(bench: Bench) -> None:
 
 
 def test_shuffle_batches_shuffled_batches_hold_same_documents(bench: Bench) -> None:
-    """In another order."""
+    """The documents are the same, in another order."""
     batches = list(islice(open_bench(bench).loader("train", training=True), 4))
     shuffled = shuffle_batches(bench, batches)
     documents = [torch.cat([batch.document for batch in some]) for some in (batches, shuffled)]

@@ -7,14 +7,14 @@ from match_graph.speed.formats import WRITERS
 
 
 def call_here(work, *arguments):
-    """In place of a new process, which takes seconds to start."""
+    """Stands for `run_alone`, without its new process, which takes seconds to start."""
     return work(*arguments)
 
 
 def test_measure_read_every_reader_is_measured(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In documents per second, against the parser alone, which is faster."""
+    """Each reader has a rate beside that of its parser alone, which is faster."""
     monkeypatch.setattr(read, "run_alone", call_here)
     found = list(read.measure_read(bench))
     assert [speed.stage for speed in found] == [f"read: {name}" for name in WRITERS]
@@ -33,7 +33,7 @@ def test_measure_read_every_reader_is_measured(
 def test_measure_read_reader_is_measured_in_a_process_of_its_own(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the command does it; one format, as a process takes seconds to start."""
+    """One format is read in a new process, as by the command."""
     monkeypatch.setattr(read, "WRITERS", {"custom csv": WRITERS["custom csv"]})
     (speed,) = read.measure_read(bench)
     assert speed.stage == "read: custom csv"

@@ -26,7 +26,7 @@ def test_measure_sharding_two_processes_hold_half_each(bench: Bench) -> None:
 
 
 def test_measure_sharding_steps_are_of_both_processes(bench: Bench) -> None:
-    """As many documents in all as a batch of one process; each process starts no others."""
+    """Two processes train the documents of one batch, and start no further processes."""
     alone = sharding._make_steps(sharding._on_cpu(bench, 1))()
     with sharding._start_pair(bench) as (ask, _):
         processes = active_children()
@@ -35,7 +35,7 @@ def test_measure_sharding_steps_are_of_both_processes(bench: Bench) -> None:
 
 
 def test_measure_sharding_processes_end_by_themselves(bench: Bench) -> None:
-    """Once there are no more requests; nothing has to end them."""
+    """Both exit with 0 when there are no more requests, and are not killed."""
     with sharding._start_pair(bench) as (ask, _):
         processes = active_children()
         ask(sharding._PRETRAIN)

@@ -73,7 +73,7 @@ BASELINES = {
 
 @pytest.mark.parametrize("stage", sorted(BASELINES))
 def test_SPEED_STAGES_stage_is_measured_against_its_baselines(bench: Bench, stage: str) -> None:
-    """One measure for each baseline, with the keys of the design and those of the stage."""
+    """There is one measure per baseline, with the common keys and those of the stage."""
     found = list(SPEED_STAGES[stage](bench))
     assert [speed.baseline.split(":")[0] for speed in found] == BASELINES[stage]
     for speed in found:
@@ -114,7 +114,7 @@ def test_measure_pretrain_shared_negatives_compare_more(bench: Bench) -> None:
 
 @pytest.mark.parametrize("stage", ["targets", "hypernymy"])
 def test_SPEED_STAGES_first_batch_may_be_the_smallest(bench: Bench, stage: str) -> None:
-    """The rest of an epoch, of one document; the logits are those of a whole batch."""
+    """Logits have the size of a full batch, though the first one has a single document."""
     config = bench.config.change("train", batch_size=319)
     for seed in range(20):
         rest_first = replace(bench, config=config.model_copy(update={"seed": seed}))
@@ -128,7 +128,7 @@ def test_SPEED_STAGES_first_batch_may_be_the_smallest(bench: Bench, stage: str) 
 def test_measure_sample_loop_goes_through_batches_of_all_sizes(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As ours does, so that a document has as many tokens for both."""
+    """Both sample the same mean number of tokens per document."""
     drawn: list[int] = []
     works: list[Mapping[str, Callable[[], float]]] = []
     draw = LoopSampler.sample
@@ -151,7 +151,7 @@ def test_measure_sample_loop_goes_through_batches_of_all_sizes(
 def test_measure_pretrain_pieces_of_work_have_as_many_positives(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ours and the baselines: the same chunks of each kind of pairs, and as many ends of a fit."""
+    """A call trains as many positives by ours as by the baselines."""
     works: list[Mapping[str, Callable[[], float]]] = []
     monkeypatch.setattr(pretrain, "compare", lambda *given, **_: iter(works.append(given[4]) or ()))
     assert list(measure_pretrain(bench)) == []
@@ -161,7 +161,7 @@ def test_measure_pretrain_pieces_of_work_have_as_many_positives(
 def test_measure_predict_without_test_documents(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All documents are read instead: no label of theirs is."""
+    """All documents are predicted instead; their labels are not read."""
     given: list[Any] = []
     monkeypatch.setattr(predict, "compare", lambda *parts, **_: iter(given.extend(parts) or ()))
     documents = type(bench.dataset).documents
@@ -179,7 +179,7 @@ def test_measure_predict_without_test_documents(
 def test_measure_speed_all_measures_every_stage_of_the_data_set(
     synthetic: Synthetic, small_settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What measures other corpora or takes minutes is asked for by name."""
+    """Stages on other corpora or of minutes run only if named."""
     called: list[str] = []
     for name in SPEED_STAGES:
         monkeypatch.setitem(
@@ -192,7 +192,7 @@ def test_measure_speed_all_measures_every_stage_of_the_data_set(
 def test_measure_speed_all_goes_on_behind_a_refused_stage(
     synthetic: Synthetic, small_settings, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    """Without a label hierarchy `all` leaves out hypernymy and measures every other stage."""
+    """Without label edges `all` leaves out hypernymy and measures all other stages."""
     called: list[str] = []
     for name in {*SPEED_STAGES} - {"hypernymy"}:
         monkeypatch.setitem(
@@ -208,13 +208,13 @@ def test_measure_speed_all_goes_on_behind_a_refused_stage(
 
 
 def test_SPEED_STAGES_every_stage_is_tested() -> None:
-    """Here, or in a file of its own."""
+    """Every registered stage has a test here or in a file of its own."""
     for name in set(SPEED_STAGES) - set(BASELINES) - {"scaling"}:
         assert (Path(__file__).parent / f"test_{name}.py").is_file()
 
 
 def test_scaling_gives_slopes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A build and a step for each size; the first is the baseline of the others."""
+    """Each size has a build and a step; the first is the baseline of the others."""
     monkeypatch.setattr(scaling, "FACTORS", ((1, 1), (4, 1)))
     monkeypatch.setattr(scaling, "_BASE", 1 / 256)
     found = list(scaling.measure_scaling(bench))
@@ -228,7 +228,7 @@ def test_scaling_gives_slopes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_take_turns_give_the_median_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each piece is called once untimed, then in turns; a single slow turn does not count."""
+    """Each item is called once to warm up, then in turns; one slow turn does not count."""
     calls = []
 
     def work(name: str, *pauses: float):
@@ -251,7 +251,7 @@ def test_take_turns_give_the_median_rate(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def is_alive(process: int) -> bool:
-    """Whether a process runs; one that has ended and is not waited for does not."""
+    """Whether a process runs and is no zombie."""
     try:
         os.kill(process, 0)
         state = Path(f"/proc/{process}/stat")
@@ -261,7 +261,7 @@ def is_alive(process: int) -> bool:
 
 
 def wait_for_end(processes: list[int]) -> bool:
-    """Whether none of them is left within ten seconds."""
+    """Whether all of some processes end within ten seconds."""
     for _ in range(100):
         if not any(map(is_alive, processes)):
             return True
@@ -270,7 +270,7 @@ def wait_for_end(processes: list[int]) -> bool:
 
 
 def test_busy_processes_end_with_the_block() -> None:
-    """Also where it fails."""
+    """They end also if the block raises."""
     with pytest.raises(ValueError, match="no"), busy_processes(2) as processes:
         assert len(set(processes)) == 2
         assert all(map(is_alive, processes))
@@ -281,7 +281,7 @@ def test_busy_processes_end_with_the_block() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no kill -9 here")
 def test_busy_processes_end_with_a_killed_parent() -> None:
-    """It can no longer end them: they see that it is gone."""
+    """They end by themselves, as the killed parent cannot end them."""
     code = (
         "from match_graph.speed.measure import busy_processes as busy\n"
         "with busy(2) as found: print(*found, flush=True); input()"
@@ -297,7 +297,7 @@ def test_busy_processes_end_with_a_killed_parent() -> None:
 
 
 def test_take_turns_beside_busy_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ours is measured after each quiet round, beside as many as asked for, the baseline is not."""
+    """Ours is measured under load after each quiet round, the baseline is not."""
     calls: list[str] = []
 
     def enter(number: int):
@@ -315,7 +315,7 @@ def test_take_turns_beside_busy_processes(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_measure_speed_beside_busy_processes(synthetic: Synthetic, small_settings) -> None:
-    """How many and what rate was left stand behind the numbers of the stage."""
+    """The measure has the number of busy processes and the rate beside them."""
     (found,) = measure_speed("targets", synthetic, small_settings(), 0.1, CPU, busy=1)
     content = found.to_dict()
     assert list(content) == [*KEYS, "busy", "loaded_rate", "cpu_share"]
@@ -340,7 +340,7 @@ def test_measure_speed_refuses_busy_processes_beside_scaling(
 def test_SPEED_STAGES_step_another_model_measured_against(
     bench: Bench, change: dict[str, object]
 ) -> None:
-    """Step of another encoder, or head, is measured against match.
+    """Steps of another encoder or head are compared with those of MATCH.
 
     In steps, and in epochs, which draw the batches too.
     """
@@ -390,7 +390,7 @@ def test_SPEED_STAGES_hypernymy_needs_a_hierarchy(
 
 @pytest.mark.parametrize("size", sorted(SPEED_SIZES))
 def test_SPEED_SIZES_sizes_are_data_sets_with_their_options(size: str) -> None:
-    """Each names a registered data set, and options that it has."""
+    """Each size is a registered data set with valid options."""
     name, options = SPEED_SIZES[size]
     DATASETS[name].Config(**options)
 
@@ -406,7 +406,7 @@ def test_MemoryPeak_memory_peaks_are_seen_though_they_are_gone() -> None:
 
 
 def test_measure_speed_command_checks_before_it_builds(call, tmp_path: Path) -> None:
-    """A stage that there is not, and a curve that is no line of JSON."""
+    """An unknown stage, and a curve as JSON, are refused before a data set is built."""
     command = ("speed", "--dataset", "synthetic", "--root", tmp_path / "root")
     code, _, error = call(*command, "steps")
     assert code == 1
@@ -426,7 +426,7 @@ def test_measure_speed_command_checks_before_it_builds(call, tmp_path: Path) -> 
 def test_measure_speed_command_scaling_needs_no_download(
     call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The default size, debtags, is neither downloaded nor built for corpora of its own."""
+    """The default data set, debtags, is neither downloaded nor built."""
     opened = []
     monkeypatch.setattr(
         "match_graph.speed.measure_speed", lambda stage, dataset, *_: opened.append(dataset) or []
@@ -437,7 +437,7 @@ def test_measure_speed_command_scaling_needs_no_download(
 
 
 def test_measure_speed_command_prints_json_lines(tmp_path: Path) -> None:
-    """The command prints one json object per line."""
+    """Each measure is one line of JSON."""
     result = CliRunner().invoke(
         app,
         ["speed", "pretrain", "--json", "--dataset", "synthetic", "--seconds", "0.2",
