@@ -74,7 +74,7 @@ class PageParser(HTMLParser):
             self.texts.setdefault(tag, []).append(data)
 
     def named(self, tag: str) -> list[dict[str, str]]:
-        """The attributes of all elements of a name."""
+        """Attributes of all elements of a name."""
         return [attributes for name, attributes in self.elements if name == tag]
 
 
@@ -206,7 +206,7 @@ def write_cells(folder: Path, values=VALUES, seeds=3, num_documents=50, checksum
 
 
 def spread(values=VALUES) -> dict[str, list[tuple[float, float]]]:
-    """Five seeds of the rows that have three."""
+    """Values of five seeds for the rows that have three."""
     more = ((0.003, 0.01), (-0.004, 0.02))
     return {
         row: [*found, *((found[0][0] + a, found[-1][1] + b) for a, b in more if found)]

@@ -35,7 +35,7 @@ def find_blocks(page: Page, title: str) -> list[Block]:
 
 
 def test_make_benchmark_page_table_by_hand(page: Page) -> None:
-    """Means, deviations with n - 1, intervals, no stars of two seeds, the best marked, notes."""
+    """Means, deviations, intervals, the best and notes are as by hand; two seeds have no stars."""
     [section] = [section for section in page.sections if section.title == "Results"]
     twins = "4 of 40 test documents (10.0%) have the words of a training document."
     assert section.about.count(twins) == 1
@@ -78,12 +78,12 @@ def test_make_benchmark_page_table_by_hand(page: Page) -> None:
     ],
 )
 def test_choose_main_measures(measures: list[str], expected: list[str]) -> None:
-    """The first and the last of which more is better, before all P@k and NDCG@k."""
+    """They are the first and last measure to be maximized, P@k and NDCG@k before others."""
     assert choose_main_measures(measures) == expected
 
 
 def test_make_benchmark_page_headlines_name_the_best_row(page: Page) -> None:
-    """By each main measure."""
+    """There is one for each main measure."""
     shown = [(one.name, one.value, one.about) for one in page.headlines]
     assert shown == [
         ("best P@1, synthetic", "0.6100", "MATCH <b>"),
@@ -93,7 +93,7 @@ def test_make_benchmark_page_headlines_name_the_best_row(page: Page) -> None:
 
 
 def test_make_benchmark_page_figures(page: Page, trained_run: Run) -> None:
-    """Bars of main measures and violations, curves over seeds, slices, reliability."""
+    """There are bars of measures, curves over epochs, slices and a reliability diagram."""
     bars = find_blocks(page, "Rows side by side")
     assert [(block.title, block.about) for block in bars if isinstance(block, BarChart)] == [
         ("P@1", "fraction"), ("NDCG@5", "fraction"),
@@ -151,7 +151,7 @@ def test_make_benchmark_page_figure_of_violations_alone(
 def test_make_benchmark_page_case_studies_compare_the_rows(
     page: Page, benchmark_folder: Path, trained_run: Run
 ) -> None:
-    """The reference first, then the others in their order, by the names of the table."""
+    """The reference comes first, then other rows in order, by their names."""
     [case] = find_blocks(page, "Case studies")
     assert isinstance(case, Case)
     assert [one.run for one in case.study.variants] == ["MATCH <b>", "TF-IDF", "BertXML"]
@@ -173,7 +173,7 @@ def test_make_benchmark_page_case_studies_compare_the_rows(
 def test_make_benchmark_page_case_studies_of_chosen_rows(
     benchmark_folder: Path, trained_run: Run
 ) -> None:
-    """In the order in which they are named, each once; an unknown one is an error."""
+    """Named rows are compared in the given order, each once; unknown ones are an error."""
     options = CaseOptions((), 1, root=Path(trained_run.dataset.root), device="cpu")
     chosen = replace(options, rows=["BertXML", "TF-IDF", "BertXML"])
     page = make_benchmark_page(benchmark_folder, chosen)
@@ -214,7 +214,7 @@ def test_make_benchmark_page_case_studies_of_its_split(
 def test_make_benchmark_page_document_in_any_data_set(
     benchmark_results, tmp_path: Path, trained_run: Run
 ) -> None:
-    """Named, it is studied where it is; the other data set has no case study."""
+    """A named document is studied in its data set; the other one has no case study."""
     toy, root = write_match_folder(tmp_path / "toy"), Path(trained_run.dataset.root)
     config = load_config(settings=["model.encoder=prior"])
     run = start_run(str(toy), config, tmp_path / "prior", root)
@@ -234,7 +234,7 @@ def test_make_benchmark_page_document_in_any_data_set(
 
 
 def test_make_benchmark_page_how_it_was_made(page: Page) -> None:
-    """Machine, data sets, every run with its state, and the experiment."""
+    """It lists machine, data sets, runs with their status, and the experiment."""
     machine, datasets, cells, experiment = find_blocks(page, "How it was made")
     assert isinstance(machine, Table)
     assert ["cores", "2"] in [list(row) for row in machine.rows]
@@ -252,14 +252,14 @@ def test_make_benchmark_page_how_it_was_made(page: Page) -> None:
 def test_make_benchmark_page_same_results_give_the_same_page(
     page: Page, benchmark_folder: Path, trained_run: Run
 ) -> None:
-    """Byte by byte."""
+    """The HTML is equal byte by byte."""
     assert render_page(make(benchmark_folder, trained_run)) == render_page(page)
 
 
 def test_make_benchmark_page_without_the_cells_the_rest_is_there(
     benchmark_results, tmp_path: Path, trained_run: Run
 ) -> None:
-    """Results that were moved, or of a benchmark that has not begun."""
+    """So it is for moved results, and for a benchmark that has not begun."""
     results = benchmark_results(tmp_path)
     gone = [cell.model_copy(update={"folder": "gone"}) for cell in results.cells]
     write_results(tmp_path, results.model_copy(update={"cells": gone}))
@@ -284,7 +284,7 @@ def test_make_benchmark_page_without_the_cells_the_rest_is_there(
 def test_make_benchmark_page_several_data_sets_are_told_apart(
     benchmark_results, tmp_path: Path, trained_run: Run
 ) -> None:
-    """Sections carry the name of theirs."""
+    """Titles of sections begin with the name of the data set."""
     results = benchmark_results(tmp_path)
     other = results.datasets[0].model_copy(update={"name": "other"})
     cells = [cell.model_copy(update={"dataset": "other"}) for cell in results.cells]

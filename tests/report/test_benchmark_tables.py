@@ -24,7 +24,7 @@ from match_graph.report.summary import (
 
 
 def test_make_legend_says_what_was_tuned_on() -> None:
-    """Whether the data set is one of those, or for reporting alone; nothing if none is named."""
+    """It says whether the data set is among those, or nothing if none is named."""
     results = make_results()
     [record] = results.datasets
     texts = []
@@ -82,7 +82,7 @@ def test_make_legend_says_that_runs_are_of_several_commits() -> None:
 
 
 def test_write_tables_seeds_of_a_table_are_those_of_its_runs(tmp_path: Path) -> None:
-    """Earlier calls with more runs, or another first seed, are in its means too."""
+    """Seeds of earlier calls, which are in the means too, are listed."""
     results = make_results()
     experiment = results.experiment.model_copy(update={"runs": 1, "seed": 2})
     write_tables(tmp_path, results.model_copy(update={"experiment": experiment}))
@@ -108,7 +108,7 @@ def test_write_tables_names_where_its_runs_were_made(tmp_path: Path) -> None:
 
 
 def test_write_tables_files_hold_the_same_numbers(tmp_path: Path) -> None:
-    """Markdown and LaTeX with 4 digits, CSV with all."""
+    """Markdown and LaTeX have 4 digits, CSV all of them."""
     values = spread()
     written = write_tables(write_cells(tmp_path, values, 5), make_results(values, 5))
     assert [path.name for path in written] == ["toy.md", "toy.csv", "toy.tex"]
@@ -151,7 +151,7 @@ def test_write_tables_files_hold_the_same_numbers(tmp_path: Path) -> None:
 
 
 def test_write_tables_marks_of_better_rows_are_the_same_in_csv(tmp_path: Path) -> None:
-    """Plus signs, with nothing before them."""
+    """Plus signs are not escaped as formulas."""
     values = {"MATCH": spread()["A & B_1"], "better": spread()["MATCH"]}
     write_tables(write_cells(tmp_path, values, 5), make_results(values, 5, expected={}))
     table = pd.read_csv(tmp_path / "tables" / "toy.csv")
@@ -179,7 +179,7 @@ def test_write_tables_missing_measure_is_an_error_and_no_table(tmp_path: Path) -
 def test_write_tables_figures_come_with_their_data(
     tmp_path: Path, figure: str, monkeypatch, capsys
 ) -> None:
-    """A CSV and a picture; without matplotlib the CSV and one sentence."""
+    """There are a CSV and a PNG; without matplotlib the CSV alone, and a warning."""
     changes = {"figure": figure}
     values = {"MATCH": VALUES["MATCH"]}
     if figure == "grid":
@@ -214,7 +214,7 @@ def test_write_tables_figures_come_with_their_data(
 
 
 def test_write_tables_empty_benchmark_has_empty_tables(tmp_path: Path) -> None:
-    """Every row left out: dashes, no figure."""
+    """If all rows are refused, cells are dashes and there is no figure."""
     results = make_results({"MATCH": [], "b": []}, figure="bars", expected={})
     written = write_tables(tmp_path, results)
     assert [path.suffix for path in written] == [".md", ".csv", ".tex"]
@@ -223,7 +223,7 @@ def test_write_tables_empty_benchmark_has_empty_tables(tmp_path: Path) -> None:
 
 
 def test_tabulate_grid() -> None:
-    """The first setting down, the second across; gaps of unfinished points; no lacking measure."""
+    """The first setting is down, the second across; missing points and measures are left out."""
     points = pd.DataFrame(
         [
             {"row": "a", "x": 0.1, "y": 1, "measure": "P@1", "mean": 0.5},
@@ -242,13 +242,13 @@ def test_tabulate_grid() -> None:
 
 
 def test_tabulate_best_lower() -> None:
-    """As for violations of the hierarchy."""
+    """The smallest is marked, as for violations of the hierarchy."""
     table = tabulate_best({"a": {"x": 0.5}, "b": {"x": 0.25}}, ["x"], "", lower_is_better=True)
     assert table.best == {(1, 1)}
 
 
 def test_write_tables_name_the_policy_of_few_labels(tmp_path: Path) -> None:
-    """Of at_least_k beside that of the others; of ranks the lowest is the best."""
+    """That of at_least_k stands beside that of other measures; the lowest rank is best."""
     ranks = ["at_least_k/P@1", "at_least_k/RankedSum@3"]
     values = {"MATCH": [(0.9, 12.5)], "other": [(0.8, 1234.5)]}
     results = make_results(values, seeds=1, measures=ranks, expected={})
@@ -282,7 +282,7 @@ def test_write_tables_name_the_policy_of_few_labels(tmp_path: Path) -> None:
 def test_write_tables_name_twins_of_training_documents(
     tmp_path: Path, twins: dict[str, int] | None, sentence: str | None
 ) -> None:
-    """Once, of the split that is measured; not in results that do not say."""
+    """They are named once, for the measured split, unless results do not count them."""
     results = make_results()
     record = results.datasets[0].model_copy(update={"twins": twins})
     results = results.model_copy(update={"datasets": [record]})

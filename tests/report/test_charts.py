@@ -23,7 +23,7 @@ numbers = st.floats(-1e6, 1e6).map(lambda value: round(value, 3))
 
 
 def draw(chart: Chart):
-    """The axis that a chart is drawn on."""
+    """Axes that a chart is drawn on."""
     figure = Figure()
     chart.draw(figure)
     [axis] = figure.axes
@@ -36,7 +36,7 @@ def list_texts(chart: Chart) -> list[str]:
 
 
 def test_LineChart_draw() -> None:
-    """A line and its dots; ticks from the first to the last cover the values."""
+    """A line has a dot per point, and ticks cover all values."""
     chart = LineChart("Loss", "epoch", "mean", [Series("a", [1, 2, 3], [0.0, 5.0, 10.0])])
     axis = draw(chart)
     assert [label.get_text() for label in axis.get_xticklabels()] == ["1", "2", "3"]
@@ -56,7 +56,7 @@ def test_LineChart_draw() -> None:
 
 @given(st.lists(st.tuples(numbers, st.floats(0, 100)), min_size=1, max_size=12))
 def test_LineChart_covers_its_bands(points: list[tuple[float, float]]) -> None:
-    """Also a single point, and equal values."""
+    """Ticks also cover a single point, and equal values."""
     values, spread = zip(*points, strict=True)
     axis = draw(LineChart("", "x", "y", [Series("a", range(len(values)), values, spread)]))
     (left, right), (low, high) = axis.get_xlim(), axis.get_ylim()
@@ -68,7 +68,7 @@ def test_LineChart_covers_its_bands(points: list[tuple[float, float]]) -> None:
 
 
 def test_LineChart_square() -> None:
-    """Both axes from 0 to 1, whatever the points, with a diagonal."""
+    """Both axes go from 0 to 1 for any points, with a diagonal."""
     axis = draw(LineChart("", "p", "q", [Series("a", [0.2], [0.3])], is_square=True))
     for labels in (axis.get_xticklabels(), axis.get_yticklabels()):
         assert [one.get_text() for one in labels] == ["0", "0.2", "0.4", "0.6", "0.8", "1"]
@@ -76,14 +76,14 @@ def test_LineChart_square() -> None:
 
 
 def test_LineChart_data() -> None:
-    """A row for each place; series that lack a place leave a gap."""
+    """There is a row per horizontal value; series without it have an empty cell."""
     chart = LineChart("", "epoch", "", [Series("a", [1, 2], [0.5, 0.25]), Series("b", [2], [1.0])])
     assert chart.data.columns == ["epoch", "a", "b"]
     assert chart.data.rows == [["1", "0.5", ""], ["2", "0.25", "1"]]
 
 
 def test_BarChart_draw() -> None:
-    """Lengths in proportion; a whisker never begins before zero; long names are cut."""
+    """Lengths are proportional, whiskers never begin below zero, long names are shortened."""
     long = "a name that is much too long for its place"
     chart = BarChart("", "fraction", [Bar("a", 10.0, "10"), Bar(long, 5.0, "5", spread=10.0)])
     axis = draw(chart)
@@ -100,7 +100,7 @@ def test_BarChart_draw() -> None:
 
 
 def test_BarChart_data() -> None:
-    """Deviations where there are any."""
+    """Deviations have a column if there are any."""
     chart = BarChart("", "fraction", [Bar("a", 10.0, "10"), Bar("b", 5.0, "5", spread=10.0)])
     assert chart.data.columns == ["", "fraction", "±"]
     assert chart.data.rows == [["a", "10", "0"], ["b", "5", "10"]]
@@ -109,7 +109,7 @@ def test_BarChart_data() -> None:
 
 @pytest.mark.parametrize("value", [1e308, -1e308, float("inf")])
 def test_LineChart_svg_of_the_largest_numbers(value: float) -> None:
-    """As far as they can: every place is a number."""
+    """All coordinates are finite."""
     line = LineChart("", "", "", [Series("a", [1, 2, 3], [0.0, value, -value], [value] * 3)])
     bars = BarChart("", "", [Bar("a", abs(value), "x", abs(value)), Bar("b", 1.0, "y")])
     for chart in (line, bars):
@@ -118,7 +118,7 @@ def test_LineChart_svg_of_the_largest_numbers(value: float) -> None:
 
 
 def test_BarChart_svg_keeps_text_as_text() -> None:
-    """Mathematics, control characters, other scripts: all of it as it is, without a warning."""
+    """Mathematics, control characters and other scripts are shown as text, without warnings."""
     names = ["$x_1$ & <b>", "文書", "line\nbreak", "bell\x07"]
     texts = list_texts(BarChart("", "", [Bar(name, 1.0, "1") for name in names]))
     assert texts[::2] == ["$x_1$ & <b>", "文書", "line break", "bell\ufffd"]
@@ -126,7 +126,7 @@ def test_BarChart_svg_keeps_text_as_text() -> None:
 
 @given(numbers, numbers)
 def test_find_ticks_covers_the_range(low: float, high: float) -> None:
-    """Two to nine of them, ascending."""
+    """There are two to nine ascending ticks."""
     low, high = widen(*sorted((low, high)))
     ticks = find_ticks(low, high)
     assert ticks == sorted(ticks)

@@ -13,7 +13,7 @@ def draw(figure) -> None:
 
 
 def test_draw_svg() -> None:
-    """Shapes and texts without ids, addresses and fonts; colours of the style sheet."""
+    """Shapes and texts have no ids, links and fonts, and colours are variables."""
     text = draw_svg(draw, 300, 200, "A title")
     root = ET.fromstring(text)
     assert root.attrib == {"viewBox": "0 0 300 200", "role": "img", "aria-label": "A title"}
@@ -29,13 +29,13 @@ def test_draw_svg() -> None:
 
 
 def test_PALETTE_is_of_the_style_sheet() -> None:
-    """Every colour once, so that each has a variable of its own."""
+    """Colours are distinct, so that each has a variable of its own."""
     assert {"ground", "ink", "muted", "rule", "bad", "c0", "c5"} <= PALETTE.keys()
     assert len(set(PALETTE.values())) == len(PALETTE)
 
 
 def test_save_figure(tmp_path: Path) -> None:
-    """The same bytes every time."""
+    """The PNG is the same byte by byte."""
     for name in ("a.png", "b.png"):
         figure = make_figure(3, 2)
         draw(figure)

@@ -18,13 +18,13 @@ PICTURES = ["degrees.png", "labels.png", "coverage.png", "parents.png"]
 
 @pytest.fixture(scope="module")
 def report(toy_dataset: MatchFolder, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """The files of the toy corpus."""
+    """Files of the report on the toy corpus."""
     pytest.importorskip("matplotlib", reason="pictures need match-graph[report]")
     return write_graph_report(toy_dataset, tmp_path_factory.mktemp("toy") / "report")
 
 
 def test_write_graph_report_has_every_table_and_picture(report: list[Path]) -> None:
-    """Pictures are PNG, and each is shown; tables have as many cells in every row."""
+    """Figures are PNG and linked; all rows of a table have as many cells."""
     paths = report
     assert [path.name for path in paths] == ["REPORT.md", *PICTURES]
     text = paths[0].read_text(encoding="utf-8")
@@ -47,7 +47,7 @@ def test_write_graph_report_has_every_table_and_picture(report: list[Path]) -> N
 
 
 def test_write_graph_report_without_gold_labels_of_training(tmp_path: Path) -> None:
-    """Its pictures are drawn, though no label has a rank."""
+    """Figures are drawn, though no label has a training document."""
     pytest.importorskip("matplotlib", reason="pictures need match-graph[report]")
     documents = toy_documents()
     train = [{**one, "label": []} for one in documents["train"]]
@@ -59,7 +59,7 @@ def test_write_graph_report_without_gold_labels_of_training(tmp_path: Path) -> N
 def test_write_graph_report_without_matplotlib(
     toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    """It names the extra, in the file and on the terminal."""
+    """The missing extra is named in the file and by a warning."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     paths = write_graph_report(toy_dataset, tmp_path / "report", Reporter(quiet=True))

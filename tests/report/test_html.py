@@ -67,7 +67,7 @@ def chromium() -> str:
 
 
 def browse(chromium: str, path: Path, folder: Path) -> tuple[str, list[str]]:
-    """The document that a page has become, and what its console says."""
+    """Document as rendered by the browser, and its console messages."""
     done = subprocess.run(
         [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr",
          f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=5000", "--dump-dom",
@@ -78,7 +78,7 @@ def browse(chromium: str, path: Path, folder: Path) -> tuple[str, list[str]]:
 
 
 def look(chromium: str, page: Path, folder: Path) -> list[dict]:
-    """What frames of both widths see of a page."""
+    """What the page shows at both widths."""
     source = html.escape(page.read_text(encoding="utf-8"), quote=True)
     frames = "".join(
         f'<iframe srcdoc="{source}" style="width:{width}px;height:800px;border:0"></iframe>'
@@ -121,7 +121,7 @@ def test_write_report_in_a_browser(
 
 
 def test_the_check_tells_right_from_wrong(chromium: str, tmp_path: Path) -> None:
-    """A page that is too wide, runs a script and breaks its own policy is seen."""
+    """The check finds a page that is too wide, runs a script or breaks its policy."""
     path = tmp_path / "page.html"
     path.write_text(
         "<title>x</title><div style='width:1000px'>y</div><figure><svg width='1000'><text "
@@ -138,7 +138,7 @@ def test_the_check_tells_right_from_wrong(chromium: str, tmp_path: Path) -> None
 def test_write_report_hostile_text_is_escaped_without_a_browser(
     hostile_run: Run, tmp_path: Path
 ) -> None:
-    """The markup of users never is markup of the page."""
+    """Markup in users' texts is never markup of the page."""
     root = hostile_run.dataset.root
     path = write_report(hostile_run.folder, tmp_path / "page.html", root=root, device="cpu")
     text = path.read_text(encoding="utf-8")
@@ -150,7 +150,7 @@ def test_write_report_hostile_text_is_escaped_without_a_browser(
 def test_write_report_benchmark_is_told_from_a_run(
     benchmark_folder: Path, trained_run: Run, tmp_path: Path
 ) -> None:
-    """By its results.json; its rows are compared, not other runs."""
+    """A folder with results.json is a benchmark, whose rows are compared, not other runs."""
     path = write_report(benchmark_folder, tmp_path / "page.html", num_documents=0)
     assert "<h1>trial</h1>" in path.read_text(encoding="utf-8")
     with pytest.raises(ConfigError) as caught:

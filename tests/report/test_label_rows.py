@@ -12,7 +12,7 @@ from match_graph.report.label_rows import LabelRows, arrange
 
 
 def test_LabelRows_diamond(case_study: CaseStudy, hostile: str) -> None:
-    """Five labels, five edges; the child above its parent's probability is a violation."""
+    """It has five labels and edges; a child more probable than its parent is a violation."""
     figure = LabelRows(case_study.labels, case_study.variants[0])
     place = {row.label.label: row for row in figure.rows}
     assert list(place) == ["a", "b", "c", "d", hostile]
@@ -40,7 +40,7 @@ def test_LabelRows_diamond(case_study: CaseStudy, hostile: str) -> None:
 
 
 def test_LabelRows_deep(case_study: CaseStudy) -> None:
-    """A chain of 300 labels stays on the canvas, each edge with it."""
+    """A chain of 300 labels and its edges stay on the canvas."""
     labels = [
         CaseLabel(
             label=str(row),
@@ -78,7 +78,7 @@ def hierarchies(draw) -> list[CaseLabel]:
 
 @given(hierarchies())
 def test_arrange_parents_first(labels: list[CaseLabel]) -> None:
-    """Each once; roots at level 0, all others one level below a parent."""
+    """Each label comes once; roots have level 0, others one more than a parent."""
     found = arrange(labels)
     order = [label.label for label, _ in found]
     level = {label.label: number for label, number in found}

@@ -24,7 +24,7 @@ from match_graph.report.tables import Table
 
 @pytest.fixture(scope="module")
 def page(case_study: CaseStudy, hostile: str) -> Page:
-    """A block of every kind, with hostile text wherever text goes."""
+    """Page with a block of every kind, and hostile text everywhere."""
     table = Table(
         [hostile, "x"],
         [[hostile, "1"], ["b", hostile]],
@@ -47,7 +47,7 @@ def page(case_study: CaseStudy, hostile: str) -> Page:
 
 
 def test_render_page_structure(page: Page, hostile: str, parse_page) -> None:
-    """One heading, a section for each that has blocks, links that lead there, unique ids."""
+    """It has one main heading, a section per title with blocks, links to them and unique ids."""
     found = parse_page(render_page(page))
     assert found.declared == "DOCTYPE html"
     assert found.named("html") == [{"lang": "en"}]
@@ -66,7 +66,7 @@ def test_render_page_structure(page: Page, hostile: str, parse_page) -> None:
 
 
 def test_render_page_all_text_is_escaped(page: Page, hostile: str, parse_page) -> None:
-    """Wherever users' text goes it is text: no script, and each place shows it whole."""
+    """Users' text is shown whole and as text everywhere."""
     found = parse_page(render_page(page))
     assert not found.named("script")
     assert not found.named("b")
@@ -80,7 +80,7 @@ def test_render_page_all_text_is_escaped(page: Page, hostile: str, parse_page) -
 
 
 def test_render_page_nothing_is_loaded_and_nothing_runs(page: Page, parse_page) -> None:
-    """No address but places in the page, no handler, and a policy that forbids both."""
+    """It has links within the page alone, no handlers, and a policy against both."""
     text = render_page(page)
     found = parse_page(text)
     for tag, attributes in found.elements:
@@ -95,7 +95,7 @@ def test_render_page_nothing_is_loaded_and_nothing_runs(page: Page, parse_page) 
 
 
 def test_write_page_same_page_gives_the_same_bytes(page: Page, tmp_path: Path) -> None:
-    """And the file is written as a whole."""
+    """The file is written as a whole."""
     for name in ("a.html", "b.html"):
         write_page(page, tmp_path / "deep" / name)
     first, second = sorted((tmp_path / "deep").iterdir())
@@ -107,7 +107,7 @@ def test_write_page_same_page_gives_the_same_bytes(page: Page, tmp_path: Path) -
 def test_write_page_missing_package_is_named(
     page: Page, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """And the extra that brings it; nothing is written."""
+    """The error names the extra that installs it, and nothing is written."""
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MatchGraphError) as caught:
         write_page(page, tmp_path / "page.html")

@@ -18,7 +18,7 @@ from match_graph.report.page_parts import (
 
 
 def test_select_bins_are_read_by_split_and_kind(tmp_path: Path) -> None:
-    """Empty bins are left out; a line for each kind that is named, its pairs in the data."""
+    """Empty bins are left out; each named kind is a line of the diagram."""
     table = pd.DataFrame(
         [
             ("valid", "ranked", 1, 9, 0.1, 0.2),
@@ -43,12 +43,12 @@ def test_select_bins_are_read_by_split_and_kind(tmp_path: Path) -> None:
 
 
 def test_slices_are_described_as_they_are_cut() -> None:
-    """By the numbers of `metrics.slices`."""
+    """The description has the cuts of `metrics.slices`."""
     assert ABOUT_SLICES.startswith("Head: more than 100 training documents; torso: 20 to 100;")
 
 
 def test_list_record_records_become_rows() -> None:
-    """Nested names joined, durations as people read them."""
+    """Nested names are joined, and durations are formatted."""
     record = {"seed": 0, "git": None, "seconds": {"train": 90.0}, "device": {"threads": 1}}
     assert list_record(record) == [
         ["seed", "0"], ["git", "-"], ["seconds train", "2 min"], ["device threads", "1"],
@@ -56,7 +56,7 @@ def test_list_record_records_become_rows() -> None:
 
 
 def test_average_histories_are_averaged_by_epoch() -> None:
-    """Until the first run stops, whose place others do not take; without a band of one run."""
+    """Means end where the first run stops; a single run has no band."""
     lines = [
         ("a", 0, 1, 1.0),
         ("a", 0, 2, 0.5),
@@ -73,7 +73,7 @@ def test_average_histories_are_averaged_by_epoch() -> None:
 
 
 def test_cut_figure_has_no_more_lines_than_styles() -> None:
-    """Seven lines are two figures."""
+    """Seven lines become two figures."""
     lines = [Series(str(number), [1], [1]) for number in range(7)]
     assert [len(part) for part in cut(lines)] == [6, 1]
     assert cut([]) == []

@@ -15,7 +15,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """The figures that were saved, besides the files."""
+    """Figures that were saved, which are kept besides their files."""
     pytest.importorskip("matplotlib", reason="figures need the extra 'report'")
     kept = []
 
@@ -29,7 +29,7 @@ def drawn(monkeypatch):
 
 
 def test_draw_training_curves(tmp_path: Path, drawn) -> None:
-    """Two seeds with losses 4, 2 and 2, 0: the line is 3, 1; a variant has a style of its own.
+    """The mean of losses 4, 2 and 2, 0 is 3, 1; each variant has a line style.
 
     It ends with the seed that stops first.
     """
@@ -50,7 +50,7 @@ def test_draw_training_curves(tmp_path: Path, drawn) -> None:
 
 
 def test_draw_time_to_quality(tmp_path: Path, drawn) -> None:
-    """Seconds over a logarithmic axis, a curve per mode in the order of the table."""
+    """Seconds are on a logarithmic axis; curves are in the order of modes in the table."""
     table = pd.DataFrame(
         {
             "mode": ["shared", "shared", "alone", "alone"] * 2,
@@ -70,7 +70,7 @@ def test_draw_time_to_quality(tmp_path: Path, drawn) -> None:
 
 
 def test_draw_bars(tmp_path: Path, drawn) -> None:
-    """Heights and deviations of the table; the axis starts below the lowest."""
+    """Heights and deviations are those of the table; the axis starts below the lowest."""
     table = pd.DataFrame(
         {
             "row": ["MATCH", "MATCH", "No-venue", "No-venue"],
@@ -103,7 +103,7 @@ def test_draw_bars(tmp_path: Path, drawn) -> None:
 def test_draw_bars_and_other_figures_show_names_as_they_are(
     tmp_path: Path, drawn, name: str, shown: str
 ) -> None:
-    """No formula is read, no legend leaves a row out, and a long name leaves room for bars."""
+    """Names are no formulas, are in every legend, and leave room for bars."""
     lines = [{"row": row, "measure": "P@1", "mean": 0.5, "std": 0.1} for row in ("M", name)]
     plots.draw_bars(tmp_path / "bars.png", pd.DataFrame(lines))
     [legend] = drawn[0].legends
@@ -119,7 +119,7 @@ def test_draw_bars_and_other_figures_show_names_as_they_are(
 
 
 def test_draw_bars_legend_of_many_rows_is_whole(tmp_path: Path, drawn) -> None:
-    """Thirty rows are named in two columns, within the figure."""
+    """Thirty rows have a legend of two columns within the figure."""
     lines = [
         {"row": f"MATCH without field {number}", "measure": "P@1", "mean": 0.5, "std": 0.1}
         for number in range(30)
@@ -130,7 +130,7 @@ def test_draw_bars_legend_of_many_rows_is_whole(tmp_path: Path, drawn) -> None:
 
 
 def test_draw_training_curves_without_validation_measures(tmp_path: Path, drawn) -> None:
-    """An experiment may have measures of test alone: the loss is drawn, with its legend."""
+    """Without validation measures the loss is drawn, with a legend."""
     table = pd.DataFrame([{"row": "M", "epoch": 1, "loss_recent": 1.0}])
     plots.draw_training_curves(tmp_path / "curves.png", table, [])
     left, right = drawn[0].axes
@@ -139,7 +139,7 @@ def test_draw_training_curves_without_validation_measures(tmp_path: Path, drawn)
 
 
 def test_draw_grid(tmp_path: Path, drawn) -> None:
-    """Values in their places; a point that is missing stays empty."""
+    """Values are in their cells; a missing point has an empty one."""
     table = pd.DataFrame(
         {
             "a": [0.0, 0.0, 1.0, 0.0, 0.0, 1.0],

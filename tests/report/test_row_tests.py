@@ -16,7 +16,7 @@ from match_graph.runs.measures import SCORE_NAMES, DocumentScores, write_scores
 
 
 def write_run(folder: Path, scores: torch.Tensor, checksum: str = "abc") -> Path:
-    """A run folder with scores of documents, [D, 6], and the record of its data."""
+    """Writes a run folder with scores of documents, [D, 6], and the checksum of its data."""
     record = {
         "dataset": "toy", "data_checksum": checksum, "num_train_documents": 8, "seed": 0,
         "processes": 1, "seconds": {}, "peak_memory_mib": {}, "device": {}, "versions": {},
@@ -60,7 +60,7 @@ def make_tests(
 
 
 def test_read_row_scores_are_averaged_over_seeds(tmp_path: Path) -> None:
-    """In the order of the measures; runs of other data have no average."""
+    """Columns are in the order of measures; runs of different data have no average."""
     for seed in (0, 1):
         write_run(tmp_path / str(seed), draw(seed))
     scores = CellScores(tmp_path, "test")
@@ -75,7 +75,7 @@ def test_read_row_scores_are_averaged_over_seeds(tmp_path: Path) -> None:
 
 
 def test_RowTests_of_one_draw_over_documents(tmp_path: Path) -> None:
-    """Each row minus the reference on mean scores, corrected over the rows of a measure."""
+    """Differences to the reference in mean scores are tested, corrected over rows."""
     for seed in range(4):
         write_run(tmp_path / str(seed), draw(seed))
     tests = make_tests(tmp_path, {"M": ["0", "1"], "a": ["2"], "b": ["3"]})
@@ -112,7 +112,7 @@ def test_RowTests_without_a_reference_each_row_has_its_documents(tmp_path: Path)
 
 
 def test_RowTests_measures_of_a_reason_are_named(tmp_path: Path) -> None:
-    """A row that equals the reference in one measure."""
+    """A row equals the reference in one measure, which has no test."""
     scores = draw(1)
     write_run(tmp_path / "0", scores)
     write_run(tmp_path / "1", scores.index_copy(1, torch.tensor([3]), draw(2)[:, :1]))

@@ -30,7 +30,7 @@ def page(trained_run: Run, baseline_run: Run) -> Page:
 
 @pytest.fixture
 def copied(trained_run: Run, tmp_path: Path) -> Path:
-    """The run folder, to be spoilt."""
+    """Copy of a run folder, to be damaged."""
     return Path(shutil.copytree(trained_run.folder, tmp_path / "run"))
 
 
@@ -47,7 +47,7 @@ TITLES = [
 
 
 def test_make_run_page_numbers_are_those_of_the_run(page: Page, trained_run: Run) -> None:
-    """Headlines and table from metrics.json, with the label prior below."""
+    """Headlines and table are from metrics.json, with the label prior below."""
     metrics = trained_run.read_metrics()
     assert page.title == "synthetic: match, seed 0"
     assert [section.title for section in page.sections] == TITLES
@@ -73,7 +73,7 @@ def test_make_run_page_without_count_of_twins(copied: Path, trained_run: Run) ->
 
 
 def test_make_run_page_figures_are_those_of_its_files(page: Page, trained_run: Run) -> None:
-    """Curves from history.csv, slices from metrics.json, the diagram from reliability.csv."""
+    """Curves are from history.csv, slices from metrics.json, reliability from its CSV."""
     history = pd.read_csv(trained_run.folder / HISTORY)
     loss = page.sections[1].blocks[0]
     assert isinstance(loss, LineChart)
@@ -101,7 +101,7 @@ def test_make_run_page_figures_are_those_of_its_files(page: Page, trained_run: R
 
 
 def test_make_run_page_case_studies_compare_the_variants(page: Page) -> None:
-    """Two drawn test documents, both runs side by side, each with its labels' rows."""
+    """Both runs are shown on two sampled test documents, each with its label figure."""
     cases = page.sections[4].blocks
     assert len(cases) == 2
     for case in cases:
@@ -123,7 +123,7 @@ def test_make_run_page_case_studies_of_its_split(copied: Path, trained_run: Run)
 def test_make_run_page_same_run_gives_the_same_page(
     page: Page, trained_run: Run, baseline_run: Run
 ) -> None:
-    """Byte by byte: no clock is read."""
+    """It is equal byte by byte, as it has no time of its own."""
     root = Path(trained_run.dataset.root)
     again = make_run_page(
         trained_run.folder, CaseOptions((), 2, [baseline_run.folder], root, "cpu")
@@ -132,7 +132,7 @@ def test_make_run_page_same_run_gives_the_same_page(
 
 
 def test_make_run_page_named_documents_take_place_of_drawn_ones(trained_run: Run) -> None:
-    """In their order; and without any there is no text of the data set."""
+    """They keep their order; if none is studied, the page has no text of the data set."""
     names = trained_run.dataset.names("document")[[395, 391]].tolist()
     cases = make(trained_run.folder, trained_run, *names, number=3).sections[4].blocks
     assert [case.study.document for case in cases if isinstance(case, Case)] == names
@@ -142,7 +142,7 @@ def test_make_run_page_named_documents_take_place_of_drawn_ones(trained_run: Run
 
 
 def test_make_run_page_what_is_missing_is_said(copied: Path, trained_run: Run) -> None:
-    """A run without history, bins and slices, as of an older version or a baseline."""
+    """A baseline or an older run may have no history, bins or slices."""
     remove_files(copied / HISTORY, copied / RELIABILITY)
     values = json.loads((copied / METRICS).read_text())
     flat = {
@@ -165,7 +165,7 @@ def test_make_run_page_what_is_missing_is_said(copied: Path, trained_run: Run) -
 
 
 def test_make_run_page_without_the_data_the_rest_is_there(copied: Path, tmp_path: Path) -> None:
-    """A data set that cannot be opened costs the case studies and the label prior alone."""
+    """Only case studies and the label prior need the data set."""
     config = (copied / "config.yaml").read_text()
     (copied / "config.yaml").write_text(config.replace("dataset: synthetic", "dataset: /nowhere"))
     write_manifest(copied)
@@ -192,7 +192,7 @@ def test_make_run_page_without_the_data_the_rest_is_there(copied: Path, tmp_path
 
 
 def test_make_run_page_run_that_was_not_evaluated_is_refused(copied: Path) -> None:
-    """With the command that evaluates it."""
+    """The error has the command that evaluates it."""
     remove_files(copied / METRICS)
     with pytest.raises(CheckpointError) as caught:
         make_run_page(copied)
@@ -203,7 +203,7 @@ def test_make_run_page_run_that_was_not_evaluated_is_refused(copied: Path) -> No
 
 
 def test_draw_columns_that_are_not_finite_are_left_out() -> None:
-    """A loss that overflowed leaves a gap; what is nowhere finite leaves no line."""
+    """An infinite loss leaves a gap; a column without a finite value has no line."""
     table = pd.DataFrame(
         {"epoch": [1, 2], "loss": [1.0, float("inf")], "other": [float("nan")] * 2}
     )

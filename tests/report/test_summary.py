@@ -27,7 +27,7 @@ from match_graph.report.summary import (
 
 
 def test_publish_keeps_tests_without_run_folders(tmp_path: Path) -> None:
-    """Means, intervals, stars and notes are those of the run folders; also read from a file."""
+    """Means, intervals, stars and notes stay the same, also when read from a file."""
     results, folder = make_results(spread(), 5), write_cells(tmp_path, spread(), 5)
     record = results.datasets[0].model_copy(update={"source": "../of/somebody/toy/"})
     cells = [one.model_copy(update={"config": {"dataset": "/home/toy"}}) for one in results.cells]
@@ -52,7 +52,7 @@ def test_publish_keeps_tests_without_run_folders(tmp_path: Path) -> None:
 
 
 def test_publish_shortens_paths_in_reasons_of_failures(tmp_path: Path) -> None:
-    """A sentence of a failed cell names folders of the machine."""
+    """Absolute paths in the reason of a failed cell become their last part."""
     results, folder = make_results(spread(), 5), write_cells(tmp_path, spread(), 5)
     reason = "'/home/me/my runs/cells/x' must be P@1/P@5 (see /home/me/log.txt); 3/4 is 75 %."
     failed = {"status": "failed", "metrics": {}, "reason": reason}
@@ -63,7 +63,7 @@ def test_publish_shortens_paths_in_reasons_of_failures(tmp_path: Path) -> None:
 
 
 def test_summarize_row_by_hand(tmp_path: Path) -> None:
-    """Mean, deviation with n - 1, both tests against the reference, best, direction of stars."""
+    """Mean, deviation with n - 1, both tests, best and direction of stars are as by hand."""
     values = spread()
     folder = write_cells(tmp_path, values, 5)
     rows = {row.name: row for row in summarize(make_results(values, 5), "toy", folder)}
@@ -116,7 +116,7 @@ def test_Value_stars_say_which_side_is_better() -> None:
 
 
 def test_summarize_fewer_than_five_seeds_have_no_stars(tmp_path: Path) -> None:
-    """However clear the difference is."""
+    """There are none however clear the difference is."""
     folder = write_cells(tmp_path)
     first, reference, *_ = summarize(make_results(), "toy", folder)
     value = first.measured["NDCG@5"]
@@ -142,7 +142,7 @@ def test_summarize_without_a_reference_has_intervals_of_means(tmp_path: Path) ->
 
 
 def test_summarize_what_cannot_be_compared_is_told_once(tmp_path: Path) -> None:
-    """Cells that were moved, other documents, and a reference without scores."""
+    """Notes tell of moved cells, other documents, and a reference without scores."""
     results, lost = (
         make_results(),
         "the scores of its documents cannot be read from its run folders.",
@@ -168,7 +168,7 @@ def test_summarize_what_cannot_be_compared_is_told_once(tmp_path: Path) -> None:
 
 
 def test_summarize_rows_are_compared_on_the_seeds_that_both_have() -> None:
-    """A failed run leaves two pairs; no common seed leaves none."""
+    """A failed run leaves two pairs of seeds; no common seed leaves none."""
     results = make_results()
     cells = [
         cell.model_copy(update={"status": "failed", "reason": "No."})
@@ -189,7 +189,7 @@ def test_summarize_rows_are_compared_on_the_seeds_that_both_have() -> None:
 
 
 def test_summarize_says_where_a_network_has_no_share() -> None:
-    """Such a row is the linear classifier's, whatever its name says."""
+    """A note says that the row's scores are the linear classifier's alone."""
     results = make_results()
     shares = {0: 0.0, 1: 0.4, 2: 0.0}
     cells = [
@@ -245,7 +245,7 @@ def test_summarize_costs_are_of_one_device() -> None:
 
 
 def test_summarize_model_columns_are_read_from_resolved_settings() -> None:
-    """Blend, features and start of a network; of a baseline its features alone."""
+    """A network has blend, features and initialization; a baseline features alone."""
     results = make_results()
     network = {
         "model": {"head": "linear", "blend": False, "init": "random"},

@@ -19,14 +19,14 @@ TABLE = Table(["", "P_1"], [["a|b", "0.5 ± 0.1"], ["c", "-"]], frozenset({(0, 1
 
 
 def test_Table_to_markdown() -> None:
-    """Text is escaped, marks are not."""
+    """Text is escaped, and marks are not."""
     assert TABLE.to_markdown().splitlines() == [
         r"|  | P\_1 |", "| --- | --: |", r"| a\|b | **0.5 ± 0.1**\* |", "| c | - |",
     ]  # fmt: skip
 
 
 def test_Table_to_latex() -> None:
-    """Booktabs; the best bold, stars raised."""
+    """It has booktabs rules, the best in bold, and stars as superscripts."""
     assert TABLE.to_latex().splitlines() == [
         r"\begin{tabular}{lr}", r"\toprule", r" & P\_1 \\", r"\midrule",
         r"a\textbar{}b & \textbf{0.5 $\pm$ 0.1}\textsuperscript{*} \\", r"c & - \\",
@@ -35,7 +35,7 @@ def test_Table_to_latex() -> None:
 
 
 def test_Table_second_lines() -> None:
-    """An interval stands below its cell: a line break, or a row of small print."""
+    """An interval is below its cell, by a line break or in a row of small print."""
     table = replace(TABLE, below={(0, 1): "[-0.1, +0.1]"})
     assert table.to_markdown().splitlines()[2] == r"| a\|b | **0.5 ± 0.1**\*<br>\[-0.1, +0.1\] |"
     assert table.to_latex().splitlines()[4:7] == [
@@ -53,7 +53,7 @@ def test_Table_to_latex_names_are_no_arguments() -> None:
 
 
 def test_write_csv(tmp_path: Path) -> None:
-    """Formulas are text, in names of columns too."""
+    """Formulas are escaped, in names of columns too."""
     write_csv(tmp_path / "a.csv", pd.DataFrame({"=x": ["=1+1", "b"]}))
     assert (tmp_path / "a.csv").read_text() == "'=x\n'=1+1\nb\n"
 
@@ -69,7 +69,7 @@ def test_escape_latex_of_all_that_it_reads() -> None:
     [(0.12345, 4, "0.1235"), (1.0, 3, "1.000"), (None, 4, "-"), (1e30, 4, "1e+30")],
 )
 def test_fraction(value: float | None, digits: int, text: str) -> None:
-    """As metrics.json has it; nothing stands for what is missing but a dash."""
+    """It has a number of decimals; a missing value is a dash."""
     assert fraction(value, digits) == text
 
 
@@ -78,7 +78,7 @@ def test_fraction(value: float | None, digits: int, text: str) -> None:
     [(0.03854, "0.0385"), (999.4, "999"), (999.6, "1,000"), (12345.6, "12,346"), (None, "-")],
 )
 def test_rounded(value: float | None, text: str) -> None:
-    """Days of training are a number of seconds as people write it."""
+    """Numbers with more digits are integers with separators of thousands."""
     assert rounded(value, 3) == text
 
 
@@ -87,5 +87,5 @@ def test_rounded(value: float | None, text: str) -> None:
     [(0.04, "0.0 s"), (59.94, "59.9 s"), (90, "2 min"), (3599, "1 h 0 min"), (9000, "2 h 30 min")],
 )
 def test_seconds(value: float, text: str) -> None:
-    """Seconds, minutes, hours."""
+    """Durations are in seconds, minutes or hours."""
     assert seconds(value) == text

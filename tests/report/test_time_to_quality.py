@@ -15,7 +15,7 @@ from match_graph.report.time_to_quality import MODES, measure_time_to_quality
 def test_measure_time_to_quality_row_per_mode_budget_type_mean(
     synthetic: Synthetic, small_settings
 ) -> None:
-    """The mean row is the mean of the types; pairs grow with the budget."""
+    """The mean row is the mean over types; pairs grow with the budget."""
     lines: list[str] = []
     table = measure_time_to_quality(
         synthetic,
@@ -39,7 +39,7 @@ def test_measure_time_to_quality_row_per_mode_budget_type_mean(
 
 
 def test_write_time_to_quality_by_the_command(tmp_path: Path) -> None:
-    """Five budgets that double, for each mode; other stages are refused in one sentence."""
+    """There are five doubling budgets per mode; other stages are an error."""
     pytest.importorskip("matplotlib", reason="figures need the extra 'report'")
     options = ["--dataset", "synthetic", "--seconds", "0.2", "--root", str(tmp_path / "root"),
                "--curve", str(tmp_path / "curve"), "--set", "train.accelerator=cpu",
