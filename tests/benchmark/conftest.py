@@ -30,13 +30,13 @@ SMALL_MATCH = {"model.encoder_config": {"num_layers": 1, "num_cls": 1, "position
 
 @pytest.fixture
 def toy_folder(tmp_path: Path) -> Path:
-    """The toy folder, its data set's name "toy"."""
+    """Toy data set in a folder that is named "toy"."""
     return write_match_folder(tmp_path / "toy")
 
 
 @pytest.fixture
 def make_experiment(toy_folder: Path):
-    """A small experiment on the toy folder, changed by keywords."""
+    """Makes a small experiment on the toy folder, changed by keywords."""
 
     def make(**changes) -> Experiment:
         content = {
@@ -68,7 +68,7 @@ COLUMNS = ("P@1", "NDCG@5", "violation_rate", "head/R@5", "depth_0/R@5")
 
 @pytest.fixture(scope="session")
 def benchmark_results(trained_run: Run, baseline_run: Run, text_run: Run):
-    """Results, as if a benchmark in a folder had run cells, one of which was refused."""
+    """Makes results as if a benchmark had run cells in a folder and refused one."""
     runs = {"TF-IDF": baseline_run, "MATCH <b>": trained_run, "BertXML": text_run}
     experiment = Experiment(
         name="trial", question="Is <script> better?", datasets=["synthetic"], runs=2,
@@ -113,7 +113,7 @@ def benchmark_results(trained_run: Run, baseline_run: Run, text_run: Run):
 
 @pytest.fixture(scope="session")
 def benchmark_folder(benchmark_results, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of such a benchmark; its cells are the runs that tests share."""
+    """Folder of such a benchmark, whose cells are the runs that tests share."""
     folder = tmp_path_factory.mktemp("benchmark")
     write_results(folder, benchmark_results(folder))
     return folder

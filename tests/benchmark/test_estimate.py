@@ -20,7 +20,7 @@ def done(row: str, seconds: float, resumed: bool = False) -> Cell:
 
 
 def test_Estimate_finished_cells_correct_what_probes_said() -> None:
-    """MATCH took twice what its probe said, so the other network is taken to do so too."""
+    """MATCH took twice the seconds of its probe, so those of the other network are doubled."""
     estimate = Estimate({("toy", "MATCH"): 5.0, ("toy", "other"): 20.0})
     cells = [planned("MATCH"), planned("other"), planned("prior")]
     assert estimate.describe(cells, 1) == "about 38 s left (from measured steps)"
@@ -36,7 +36,7 @@ def test_Estimate_finished_cells_correct_what_probes_said() -> None:
 
 
 def test_Estimate_nothing_known_is_said() -> None:
-    """A cell that was stopped in between tells nothing; a foreign data set neither."""
+    """Resumed cells and those of other data sets do not count."""
     estimate = Estimate()
     estimate.add(done("MATCH", 10.0, resumed=True))
     assert estimate.describe([planned("MATCH")], 1) == "no estimate yet: nothing is measured"
@@ -53,7 +53,7 @@ def test_format_seconds_for_people(seconds: float, text: str) -> None:
 
 
 def test_Estimate_builds_once() -> None:
-    """Texts are embedded once for a data set, whatever the first cell that waited for them took."""
+    """Embedding texts counts once per data set, not for every cell."""
     estimate = Estimate({("toy", "MATCH"): 5.0}, embedding={"toy": 60.0, "far": 600.0})
     cells = [planned("MATCH"), planned("MATCH")]
     assert estimate.describe(cells, 1) == "about 70 s left (from measured steps)"
@@ -65,7 +65,7 @@ def test_Estimate_builds_once() -> None:
 
 
 def test_Estimate_is_of_means_over_finished_cells_alone() -> None:
-    """A failed cell tells nothing; rows without a cell are taken for the mean of the others."""
+    """Failed cells do not count; rows without a cell take the mean of the others."""
     estimate = Estimate({("toy", "a"): 1.0, ("toy", "b"): 3.0, ("toy", "c"): 10.0})
     estimate.add(done("a", 4.0))
     estimate.add(done("a", 90.0).model_copy(update={"status": "failed"}))

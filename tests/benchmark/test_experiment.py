@@ -34,7 +34,7 @@ CONTENT = {
 
 @pytest.fixture
 def write(tmp_path: Path):
-    """Writes an experiment file: CONTENT, changed."""
+    """Writes an experiment file, CONTENT with changes."""
 
     def make(**changes: object) -> Path:
         path = tmp_path / "trial.yaml"
@@ -51,7 +51,7 @@ def message(path: Path, **given) -> str:
 
 
 def test_load_experiment_file_read_and_changed_by_command_line(write) -> None:
-    """Name of the file, three runs; data sets, runs, seed and settings win over the file."""
+    """Its name is the file's; data sets, runs, seed and settings of the call win."""
     experiment = load_experiment(write())
     assert (experiment.name, experiment.seeds, experiment.budget) == ("trial", [0, 1, 2], "equal")
     experiment = load_experiment(write(), ["toy"], 2, 5, ["train.epochs=1"])
@@ -60,7 +60,7 @@ def test_load_experiment_file_read_and_changed_by_command_line(write) -> None:
 
 
 def test_load_experiment_settings_win_in_their_order(write) -> None:
-    """Encoder's own < experiment's < row's < point of the grid < overrides; null undoes."""
+    """Preset < experiment < row < point of the grid < overrides; null resets a setting."""
     rows = [
         {
             "name": "XML-CNN",
@@ -84,7 +84,7 @@ def test_load_experiment_settings_win_in_their_order(write) -> None:
 
 
 def test_Experiment_parts_of_features_change_rows_that_have_them(write) -> None:
-    """A model of the command line gives none to the other rows; a whole source does."""
+    """An override of a model gives no features to other rows; that of a source does."""
     rows = [
         {"name": "MATCH"},
         {"name": "MATCH + LM", "settings": {"data.features.document": {"model": "far/away"}}},
@@ -107,7 +107,7 @@ def test_Experiment_parts_of_features_change_rows_that_have_them(write) -> None:
 
 
 def test_load_experiment_row_stands_for_each_metadata_field(write) -> None:
-    """{field} in name and ablation; no field, no row."""
+    """{field} is replaced in name and ablation; without fields there is no row."""
     rows = [*CONTENT["rows"], {"name": "No-{field}", "ablation": ["no-{field}"]}]
     experiment = load_experiment(write(rows=rows))
     found = experiment.expand(["venue", "author"])
@@ -117,7 +117,7 @@ def test_load_experiment_row_stands_for_each_metadata_field(write) -> None:
 
 
 def test_load_experiment_every_fault_comes_in_one_message(write) -> None:
-    """Kinds of values first, each with its path; then what does not go together."""
+    """Wrong types come first, each with its path; then what does not fit together."""
     text = message(write(runs=0, measures=["P@1", "NDCG@7"], rows=[{"nam": "x"}]))
     lines = text.splitlines()
     assert lines[0].endswith("trial.yaml' must be valid, but 4 faults were found:")
@@ -150,7 +150,7 @@ def test_load_experiment_every_fault_comes_in_one_message(write) -> None:
 
 
 def test_load_experiment_name_that_no_folder_can_have(write) -> None:
-    """Names of rows and of grid points are bounded in bytes."""
+    """Names of rows and of points of a grid have a largest number of bytes."""
     long = message(write(rows=[{"name": "é" * 101}], reference=None, expected={}))
     assert long.endswith(
         "trial.yaml' must be valid: 'rows': a name must be at most 200 bytes long, as it names a "
@@ -162,7 +162,7 @@ def test_load_experiment_name_that_no_folder_can_have(write) -> None:
 
 
 def test_load_experiment_fault_of_all_rows_is_one_sentence() -> None:
-    """Of a shipped experiment of ten rows, by --set; every key beside each other."""
+    """A fault by --set of ten rows is one sentence, also beside others."""
     settings = [
         "train.epoch=1", "model.encoder_config.dropuot=0", "data.option.path=x",
         "data.features.document.modle=y",
@@ -180,7 +180,7 @@ def test_load_experiment_fault_of_all_rows_is_one_sentence() -> None:
 
 
 def test_load_experiment_faults_name_their_rows(write) -> None:
-    """Of a row's own settings, of those that some rows do not know, of presets and options."""
+    """Faults of a row's own settings, or of some encoders, presets or options, name rows."""
     rows = [
         {"name": "A", "encoder": "xml_cnn", "preset": "papper", "settings": {"train.epoch": 1}},
         {"name": "B", "settings": {"train": {"epoch": 1}, "model.encoder_config.num_cls": 0}},
@@ -204,7 +204,7 @@ def test_load_experiment_faults_name_their_rows(write) -> None:
 
 
 def test_find_experiment_by_name_or_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From anywhere, a folder of that name too; a file wins; the nearest of an unknown name."""
+    """A file wins over a shipped name, a folder does not; the nearest name is suggested."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "encoders").mkdir()
     found = list_experiments()
@@ -235,7 +235,7 @@ def test_load_experiment_what_expected_must_be_rows_and_columns(write) -> None:
 
 
 def test_load_experiment_row_has_the_encoder_of_its_base(write) -> None:
-    """It takes over settings, which another model would read otherwise or not at all."""
+    """Another model would read the settings otherwise, or not at all."""
     rows = [
         {"name": "HGT", "encoder": "hgt"},
         {"name": "HGT-NoMetadata", "base": "HGT", "ablation": ["no-metadata"]},
@@ -250,7 +250,7 @@ def test_load_experiment_row_has_the_encoder_of_its_base(write) -> None:
 
 
 def test_load_experiment_reference_is_a_row(write) -> None:
-    """The nearest one is named."""
+    """The error suggests the nearest row."""
     path = write(reference="MATHC")
     assert message(path) == (
         f"The experiment '{path}' must be valid: 'reference' must be one of the rows ['XML-CNN', "
@@ -267,7 +267,7 @@ def test_load_experiment_name_twice_and_an_empty_grid(write) -> None:
 
 
 def test_load_experiment_points_of_a_grid_have_different_names(write) -> None:
-    """A value twice would be two cells in one folder."""
+    """Two equal values would be two cells in one folder."""
     path = write(rows=[{"name": "M"}], grid={"train.epochs": [1, 1]}, reference=None, expected={})
     assert message(path) == (
         f"The experiment '{path}' must be valid: 'rows': the name 'M, epochs=1' must be that of "
@@ -301,7 +301,7 @@ def test_load_experiment_valid_does_not_fault_before_anything(write) -> None:
 
 
 def test_load_experiment_takes_the_measures_of_oaxmlc_bench(write) -> None:
-    """By name, so that a wrong one is said before anything is trained."""
+    """They are known by name, so that a wrong one is refused before training."""
     measures = ["at_least_k/P@1", "at_least_k/NDCG@3", "at_least_k/RankedSum@3",
                 "shared_threshold/F1_micro", "hierarchical_P", "tail/R@5"]  # fmt: skip
     assert load_experiment(write(measures=measures, expected={})).measures == measures
@@ -396,7 +396,7 @@ def test_load_experiment_survives_json(write) -> None:
 
 
 def test_load_experiment_sizes_are_counted(write) -> None:
-    """10^16 points of a grid, or more, are refused without one of them."""
+    """A grid of 10^16 points or more is refused without being expanded."""
     grid = {f"train.k{number}": [*range(10)] for number in range(16)}
     path = write(grid=grid, figure="grid")
     text = (
@@ -436,7 +436,7 @@ EVIL = {
 def test_load_experiment_imports_only_code_that_the_caller_names(
     write, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wherever the file names it; nothing of the current folder runs."""
+    """Nothing of the current folder is imported, wherever the file names it."""
     (tmp_path / "evil.py").write_text("open('ran', 'w').close()\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -455,7 +455,7 @@ def test_load_experiment_imports_only_code_that_the_caller_names(
 
 
 def test_Experiment_measures_on_valid_are_those_of_a_run(trained_run: Run) -> None:
-    """Each measure can be asked for on valid, and searched by, if a run has it there."""
+    """A measure is accepted on valid, and for a search, if a run has it there."""
     there = trained_run.read_metrics()["valid"].keys()
     found, searched = set(), set()
     for name in MEASURES:
@@ -472,13 +472,13 @@ def test_Experiment_measures_on_valid_are_those_of_a_run(trained_run: Run) -> No
 
 
 def test_LOWER_IS_BETTER_errors_and_ranks() -> None:
-    """Violations, calibration errors and sums of ranks: tables mark their smallest."""
+    """They are violations, calibration errors and sums of ranks."""
     falling = ("violation_", "ECE", "at_least_k/RankedSum@")
     assert {name for name in MEASURES if name.startswith(falling)} == LOWER_IS_BETTER
 
 
 def test_Experiment_expand_row_lies_over_its_base() -> None:
-    """A row has the settings of its base, below its own."""
+    """A row has the settings of its base, which its own override."""
     base = {"train.epochs": 2, "train.patience": 5}
     rows = [
         {"name": "MATCH", "settings": base},

@@ -13,7 +13,7 @@ from match_graph.runs.configure import derive_epochs
 
 @pytest.fixture
 def plan(make_experiment, tmp_path: Path):
-    """The plan of a changed experiment on the toy folder."""
+    """Plan of a changed experiment on the toy folder."""
 
     def make(**changes):
         return make_plan(make_experiment(**changes), tmp_path / "root", Reporter(quiet=True))
@@ -36,7 +36,7 @@ ROWS = [
 
 
 def test_make_plan_every_network_gets_most_size_gives_to_one(plan) -> None:
-    """An encoder's own number gives way, a row's stays."""
+    """It overrides an encoder's preset, but not a row's own epochs."""
     settings = {"train.accelerator": "cpu"}
     found = plan(rows=ROWS, settings=settings)
     most = derive_epochs(8)
@@ -46,14 +46,14 @@ def test_make_plan_every_network_gets_most_size_gives_to_one(plan) -> None:
 
 
 def test_make_plan_baselines_alone_have_no_budget(plan) -> None:
-    """They are fitted, and not by epochs."""
+    """Baselines have no epochs."""
     rows, settings = [{"name": "prior", "encoder": "prior"}], {"train.accelerator": "cpu"}
     found = plan(rows=rows, settings=settings, reference=None)
     assert found.datasets[0].epochs is None
 
 
 def test_make_plan_given_number_of_epochs_is_the_budget(plan) -> None:
-    """Of the experiment, below a row's; --set wins over both."""
+    """That of the experiment is overridden by a row's, and both by --set."""
     found = plan(rows=ROWS, settings={"train.epochs": 7, "train.accelerator": "cpu"})
     assert found.datasets[0].epochs == 7
     assert epochs(found) == {**dict.fromkeys([row["name"] for row in ROWS], 7), "short": 2}
@@ -62,21 +62,21 @@ def test_make_plan_given_number_of_epochs_is_the_budget(plan) -> None:
 
 
 def test_make_plan_settings_of_all_rows_of_another_encoder(plan) -> None:
-    """Which need not be MATCH's."""
+    """Shared settings may be of an encoder other than MATCH."""
     rows = [{"name": "linear", "encoder": "tfidf_linear"}]
     found = plan(rows=rows, reference=None, overrides={"model.encoder_config.cost": 2.0})
     assert found.cells[0].config.model.encoder_config["cost"] == 2.0
 
 
 def test_make_plan_nested_settings_are_a_budget_too(plan) -> None:
-    """As dotted ones: a section of the experiment's or of a row's own."""
+    """Epochs in a section of the experiment or a row count as dotted ones."""
     rows = [{"name": "MATCH"}, {"name": "short", "settings": {"train": {"epochs": 2}}}]
     found = plan(rows=rows, settings={"train": {"epochs": 7, "accelerator": "cpu"}})
     assert epochs(found) == {"MATCH": 7, "short": 2}
 
 
 def test_Experiment_sets_what_its_configuration_takes(make_experiment) -> None:
-    """A row's section stands for its keys, and leaves what the experiment's has besides."""
+    """A row's section is split into keys, and leaves other keys of the experiment's."""
     rows = [{"name": "MATCH", "settings": {"train": {"patience": 3}}}, {"name": "plain"}]
     experiment = make_experiment(rows=rows, settings={"train.epochs": 7})
     own, plain = experiment.expand([])
@@ -88,7 +88,7 @@ def test_Experiment_sets_what_its_configuration_takes(make_experiment) -> None:
 
 
 def test_make_plan_section_of_the_experiment_is_a_budget(plan) -> None:
-    """For a row whose own section has no epochs, too; it is the one that is recorded."""
+    """It is recorded, and holds for a row whose own section has no epochs."""
     rows = [{"name": "MATCH"}, {"name": "own", "settings": {"train": {"patience": 3}}}]
     for given in ({"train": {"epochs": 7}}, {"train.epochs": 7}):
         for layer in ("settings", "overrides"):
@@ -100,7 +100,7 @@ def test_make_plan_section_of_the_experiment_is_a_budget(plan) -> None:
 
 
 def test_make_plan_budgets_of_their_own(plan) -> None:
-    """Epochs by size, or those of an encoder's own settings."""
+    """Epochs follow from the size, or from an encoder's preset."""
     found = plan(rows=ROWS, settings={"train.accelerator": "cpu"}, budget="own")
     assert found.datasets[0].epochs is None
     assert epochs(found)["probes"] == 5
@@ -117,7 +117,7 @@ def test_make_plan_all_rows_come_with_the_first_seed_first(plan) -> None:
 
 
 def test_make_plan_cells_share_vectors_seed_data_pre_training(plan) -> None:
-    """Ablations of the loss do; of metadata, other seeds and other inits do not."""
+    """Ablations of the loss share vectors; other metadata, seeds and inits do not."""
     found = plan(
         rows=[
             {"name": "MATCH"},
@@ -160,7 +160,7 @@ def test_make_plan_of_rows_for_fields_alone(plan) -> None:
 
 
 def test_make_plan_counts_twins_of_the_data_set(plan, monkeypatch) -> None:
-    """Once, whatever rows and seeds there are."""
+    """They are counted once, for all rows and seeds."""
     calls = []
 
     def count(data):

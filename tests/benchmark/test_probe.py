@@ -23,7 +23,7 @@ from match_graph.testing import toy_documents, write_match_folder
 
 
 def start_here(_context: object, function: Callable[..., None], works: Sequence[Work]):
-    """In this process, which has the packages already."""
+    """Calls the function in this process, which has imported the packages already."""
     receive, send = Pipe(duplex=False)
     function(works, send)
     return SimpleNamespace(join=lambda: None), receive
@@ -109,7 +109,7 @@ NETWORKS = [{"name": "MATCH"}, {"name": "flat", "ablation": ["no-hierarchy"]}]
 
 
 def test_probe_cells_counts_a_pre_training_once(probe_here, tmp_path: Path) -> None:
-    """The first row that starts from the vectors trains them, where no run has them yet."""
+    """It counts for the first row that needs the vectors, unless a run has them already."""
     found = probe_here(Estimate(), rows=NETWORKS).probed
     assert found == {("toy", "MATCH"): 15.0, ("toy", "flat"): 10.0}
     found = probe_here(Estimate(), vectors=tmp_path, rows=NETWORKS).probed
@@ -117,7 +117,7 @@ def test_probe_cells_counts_a_pre_training_once(probe_here, tmp_path: Path) -> N
 
 
 def test_probe_cells_of_rows_without_a_finished_cell(probe_here, tmp_path: Path) -> None:
-    """On their data set: that of another one is measured for itself."""
+    """A row is measured on each data set where it has no finished cell."""
     folders = [str(write_match_folder(tmp_path / name)) for name in ("toy", "twin")]
     both = probe_here(Estimate(), rows=NETWORKS[:1], datasets=folders).probed
     assert both == {("toy", "MATCH"): 15.0, ("twin", "MATCH"): 25.0}
@@ -132,7 +132,7 @@ def test_probe_cells_of_rows_without_a_finished_cell(probe_here, tmp_path: Path)
 def test_probe_time_is_that_of_all_epochs_and_pairs(
     make_experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From a few steps, and from a part of the pairs of words."""
+    """It is extrapolated from a few steps, and from a part of the pairs."""
     clock = itertools.count()
     monkeypatch.setattr("match_graph.benchmark.probe.time.perf_counter", lambda: next(clock))
     monkeypatch.setattr("match_graph.benchmark.probe._SECONDS", 100.0)

@@ -24,7 +24,7 @@ print(process.exitcode)
 
 
 def test_make_context_long_tmpdir(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A socket would not fit, so that there is none."""
+    """Processes are spawned if the path of a socket would be too long."""
     monkeypatch.setattr("tempfile.tempdir", "/tmp")
     assert make_context().get_start_method() == "forkserver"
     monkeypatch.setattr("tempfile.tempdir", "/tmp/" + "x" * 70)
@@ -32,7 +32,7 @@ def test_make_context_long_tmpdir(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_make_context_beside_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process forked off one that asked its driver for anything cannot use it."""
+    """Processes forked after the GPU's driver was initialized cannot use it."""
     monkeypatch.setattr("tempfile.tempdir", "/tmp")
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     assert make_context().get_start_method() == "spawn"
@@ -40,7 +40,7 @@ def test_make_context_beside_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_start_process_does_not_import_the_script(tmp_path: Path) -> None:
-    """So that a script needs no guard."""
+    """A script needs no ``if __name__ == "__main__"``."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     done = subprocess.run(

@@ -23,7 +23,7 @@ from match_graph.report import write_tables
 
 @pytest.fixture
 def results() -> Results:
-    """Two rows, two seeds; one cell failed."""
+    """Results of two rows with two seeds, of which one cell failed."""
     experiment = Experiment(
         name="trial",
         question="Is it better?",
@@ -71,7 +71,7 @@ def results() -> Results:
 
 
 def test_read_results_are_read_back_as_written(results: Results, tmp_path: Path) -> None:
-    """By folder or by file; nothing half-written is left."""
+    """The path is that of the folder or of the file; no temporary file is left."""
     path = write_results(tmp_path, results)
     assert read_results(tmp_path) == read_results(path) == results
     assert [file.name for file in tmp_path.iterdir()] == [RESULTS]
@@ -79,7 +79,7 @@ def test_read_results_are_read_back_as_written(results: Results, tmp_path: Path)
 
 
 def test_read_results_without_twins_are_read(results: Results, tmp_path: Path) -> None:
-    """As versions wrote them that did not count them."""
+    """Older versions did not count twins."""
     content = results.model_dump(mode="json")
     del content["datasets"][0]["twins"]
     (tmp_path / RESULTS).write_text(json.dumps(content))
@@ -121,7 +121,7 @@ def test_find_measure_missing_measure_is_an_error_and_never_0(results: Results) 
     ],
 )
 def test_Results_refuse_unknown_rows(results: Results, dataset: str, row: str, fault: str) -> None:
-    """Instead of no value, which a row has that is not finished."""
+    """An unknown row is an error, and not one without values."""
     with pytest.raises(ConfigError, match=re.escape(f"The {fault}.")):
         results.find_values(dataset, row, "P@1")
 
@@ -176,7 +176,7 @@ def test_write_results_broken_results_say_where(results: Results, tmp_path: Path
 
 
 def spoil(content: dict, *path: object, value: object = None) -> None:
-    """Sets, or without a value deletes, what lies at a path."""
+    """Sets the value at a path in nested mappings, or deletes it without one."""
     for place in path[:-1]:
         content = content[place]
     if value is None:
@@ -209,7 +209,7 @@ def spoil(content: dict, *path: object, value: object = None) -> None:
 def test_read_results_names_what_is_damaged(
     results: Results, tmp_path: Path, path: tuple, value: object, fault: str
 ) -> None:
-    """Values, wrong types, missing keys and references into nothing; a sentence each."""
+    """Wrong values and types, missing keys and dangling references are a sentence each."""
     file = write_results(tmp_path, results)
     content = json.loads(file.read_text())
     spoil(content, *path, value=value)
@@ -228,7 +228,7 @@ def test_sort_cells_are_in_the_order_of_tables(results: Results) -> None:
 def test_read_results_imports_nothing(
     results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows that name code are shown, and nothing of the current folder runs."""
+    """Rows that name custom code are read without importing it."""
     (tmp_path / "evil.py").write_text("open('ran', 'w').close()\n")
     monkeypatch.chdir(tmp_path)
     path = write_results(tmp_path, results)
@@ -246,7 +246,7 @@ def test_read_results_imports_nothing(
 def test_read_results_refuses_names_that_lead_outside(
     results: Results, tmp_path: Path, name: str
 ) -> None:
-    """Tables are written by them, cells are read by them."""
+    """Names are used in paths of tables and cells."""
     path = write_results(tmp_path, results)
     content = json.loads(path.read_text())
     content["datasets"][0]["name"] = name
@@ -263,7 +263,7 @@ def test_read_results_refuses_names_that_lead_outside(
 
 
 def test_describe_failures_counts_runs_of_the_experiment(results: Results) -> None:
-    """Some failed, all refused, none; rows that make no sense for a data set are no failure."""
+    """Failed runs count; refused ones only if all are."""
     assert describe_failures(results) == (
         "Every run of a benchmark must succeed, but 1 of 4 failed, such as 'cells/x' (No); mend "
         "the cause and give the same command again, which keeps what is finished."
@@ -279,7 +279,7 @@ def test_describe_failures_counts_runs_of_the_experiment(results: Results) -> No
 
 
 def test_Results_values_are_of_the_data_set_and_split(results: Results) -> None:
-    """Measures on validation where the experiment says so, and of no other data set."""
+    """They are measured on the experiment's split, and on no other data set."""
     here = results.cells[1]
     there = here.model_copy(update={"dataset": "far", "metrics": {"test": {"P@1": 0.9}}})
     far = results.datasets[0].model_copy(update={"name": "far"})
@@ -293,14 +293,14 @@ def test_Results_values_are_of_the_data_set_and_split(results: Results) -> None:
 
 
 def test_Cell_find_missing_seconds_of_a_stopped_training(results: Results) -> None:
-    """The seconds of a stage that was killed are lost, which is no damage."""
+    """A resumed cell may lack the seconds of a killed stage."""
     cell = results.cells[1].model_copy(update={"seconds": {}})
     assert cell.find_missing() == ["a finished cell must have seconds.train."]
     assert cell.model_copy(update={"resumed": True}).find_missing() == []
 
 
 def test_describe_failures_leaves_out_cells_of_earlier_calls(results: Results) -> None:
-    """Failed cells of a seed or a data set that the experiment does not have now."""
+    """Failed cells of other seeds or data sets than the experiment's do not count."""
     done = results.cells[1:]
     far = results.datasets[0].model_copy(update={"name": "far", "source": "far"})
     for update in ({"seed": 2}, {"dataset": "far"}):

@@ -74,7 +74,7 @@ def match_row(name: str = "MATCH", **changes) -> dict:
 def test_run_benchmark_cells_are_run_folders_and_rows_say_why(
     make_experiment, tmp_path: Path, monkeypatch
 ) -> None:
-    """Done, refused, failed by a sentence, by an exception and by a signal; the others go on."""
+    """Cells fail by a MatchGraphError, an exception and a signal; the others go on."""
     (tmp_path / "bad_encoder.py").write_text(BAD_ENCODER)
     monkeypatch.syspath_prepend(str(tmp_path))
     rows = [
@@ -113,7 +113,7 @@ def test_run_benchmark_cells_are_run_folders_and_rows_say_why(
 
 
 def check_cell(out: Path, cell) -> None:
-    """All of its record; its folder predicts."""
+    """Checks all of a cell's record, and that its folder predicts."""
     assert cell.folder == "cells/toy/MATCH/seed0"
     assert cell.metrics == json.loads((out / cell.folder / "metrics.json").read_text())
     assert [row["epoch"] for row in cell.history] == [1]
@@ -127,7 +127,7 @@ def check_cell(out: Path, cell) -> None:
 
 
 def check_shared_vectors(out: Path, cells) -> None:
-    """One of two cells pre-trained; the other has a link to its file, and says so."""
+    """Checks that one of two cells pre-trained, and the other links its file."""
     pair = cells["MATCH"], cells["No-hierarchy"]
     taken = [cell for cell in pair if cell.vectors_from]
     (trained,) = [cell for cell in pair if not cell.vectors_from]
@@ -143,7 +143,7 @@ def check_shared_vectors(out: Path, cells) -> None:
 def test_run_benchmark_rows_with_features_share_vectors(
     make_experiment, sentence_model: Path, tmp_path: Path, monkeypatch
 ) -> None:
-    """Each text is embedded once; pre-trained vectors too are those of rows without features."""
+    """Each text is embedded once, and pre-trained vectors are shared with rows without."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr("match_graph.benchmark.runner.probe_cells", lambda *_: None)
     model = shutil.copytree(sentence_model, tmp_path / "model")
@@ -181,7 +181,7 @@ LANGUAGE_MODEL_ROWS = ("linear + LM", "LM", "MATCH + LM")
 
 
 def check_shared_texts(out: Path, root: Path, folders: list[str]) -> None:
-    """One cache with each text once, and one file of features, to which run folders have links."""
+    """Checks that a cache has each text once, and run folders link one file of features."""
     (cache,) = (root / "features" / "texts").glob("*.sqlite")
     texts = {document["text"] for split in toy_documents().values() for document in split}
     with closing(sqlite3.connect(cache)) as database:
@@ -234,7 +234,7 @@ def test_run_benchmark_finished_cells_kept_other_settings(
 def test_run_benchmark_warns_of_rows_that_no_data_set_has(
     make_experiment, tmp_path: Path, capsys
 ) -> None:
-    """Such as one whose ablation is misspelt; a row that some data set has is told plainly."""
+    """A row refused on all data sets, as by a typo, is a warning; on some, a line."""
     rows = [
         {"name": "prior", "encoder": "prior"},
         {"name": "typo", "ablation": ["no-hier"]},
@@ -256,7 +256,7 @@ def test_run_benchmark_warns_of_rows_that_no_data_set_has(
 def test_run_benchmark_some_rows_now_and_the_others_later(
     make_experiment, tmp_path: Path, capsys
 ) -> None:
-    """The budget and the table are those of all rows; a row that is none is one sentence."""
+    """Budget and table are of all rows; an unknown row is one sentence."""
     out, root = tmp_path / "out", tmp_path / "root"
     experiment = make_experiment(runs=2)
     with pytest.raises(ConfigError) as caught:
@@ -309,7 +309,7 @@ def test_choose_rows_name_of_the_file_stands_for_all_its_rows(
 def test_run_benchmark_rows_with_data_options_of_own_are_kept(
     make_experiment, tmp_path: Path
 ) -> None:
-    """Their data have another checksum than those of the other rows."""
+    """The checksum of their data differs from that of the other rows."""
     own = {"name": "flat", "encoder": "prior", "settings": {"data.hierarchy": "ignore"}}
     rows = [{"name": "prior", "encoder": "prior"}, own]
     experiment = make_experiment(rows=rows, reference=None, runs=1)
@@ -326,7 +326,7 @@ def test_run_benchmark_rows_with_data_options_of_own_are_kept(
 def test_run_benchmark_other_data_sets_are_kept_beside(
     make_experiment, tmp_path: Path, capsys
 ) -> None:
-    """Rows on another data set, in the same folder and behind it; two of one name are refused."""
+    """Cells of another data set join those in the folder; equal names are refused."""
     out, root = tmp_path / "out", tmp_path / "root"
     rows = [{"name": "prior", "encoder": "prior"}]
     common = {"rows": rows, "reference": None, "runs": 1}
@@ -413,7 +413,7 @@ def test_run_benchmark_keeps_no_cells_that_were_only_planned(
 
 
 def test_run_benchmark_without_documents_to_measure_on(make_experiment, tmp_path: Path) -> None:
-    """Told before anything is trained."""
+    """It is refused before anything is trained."""
     folder = write_match_folder(tmp_path / "no_test", {**toy_documents(), "test": []})
     experiment = make_experiment(datasets=[str(folder)])
     with pytest.raises(ConfigError) as caught:
@@ -428,7 +428,7 @@ def test_run_benchmark_without_documents_to_measure_on(make_experiment, tmp_path
 def test_run_benchmark_leaves_out_seeds_of_other_defaults(
     make_experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    """No mean of two seeds, of which a later version would have trained one otherwise."""
+    """A mean has no seeds that an older version trained by other defaults."""
     out, root = tmp_path / "out", tmp_path / "root"
     settings = {**make_experiment().settings}
     del settings["train.batch_size"]
@@ -451,7 +451,7 @@ def write_experiment(path: Path, experiment: Experiment) -> Path:
 
 @pytest.fixture
 def long_experiment(make_experiment):
-    """One row that trains for a second or more."""
+    """Experiment of one row that trains for a second or more."""
     overrides = {"train.epochs": 60, "train.patience": 60}
     return make_experiment(rows=[match_row()], runs=1, overrides=overrides)
 
@@ -466,7 +466,7 @@ def wait_for(path: Path) -> None:
 
 
 def check_continued(experiment: Experiment, out: Path) -> None:
-    """It goes on, and gives what a whole one gives."""
+    """Checks that a benchmark goes on, with the results of one that was not stopped."""
     root = out.parent / "root"
     (cell,) = run_benchmark(experiment, out, root).cells
     assert (cell.status, cell.resumed, cell.seconds_per_epoch) == ("done", True, None)
@@ -478,7 +478,7 @@ def check_continued(experiment: Experiment, out: Path) -> None:
 
 @pytest.mark.slow
 def test_run_benchmark_killed_benchmark_goes_on(long_experiment, tmp_path: Path) -> None:
-    """`kill -9` of the command in a training; its cell ends with it."""
+    """After `kill -9` of the command in a training, its cell ends too."""
     path, out = tmp_path / "e.yaml", tmp_path / "out"
     path.write_text(yaml.safe_dump(long_experiment.model_dump(), sort_keys=False))
     command = [sys.executable, "-m", "match_graph.cli", "benchmark", str(path), "--out", str(out)]
@@ -496,7 +496,7 @@ def test_run_benchmark_killed_benchmark_goes_on(long_experiment, tmp_path: Path)
 def test_run_benchmark_interrupted_benchmark_says_how_to_go_on(
     long_experiment, tmp_path: Path, monkeypatch, capsys
 ) -> None:
-    """Ctrl-C: cells stop, results say what waits, a note says how to go on."""
+    """After Ctrl-C results list waiting cells, and a warning has the command."""
     monkeypatch.setattr("match_graph.benchmark.process._STOPPING", 0.1)
     out = tmp_path / "out"
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs behind & ignore it
@@ -523,7 +523,7 @@ def test_run_benchmark_interrupted_benchmark_says_how_to_go_on(
 def test_run_benchmark_stopped_cell_is_known_without_results(
     make_experiment, tmp_path: Path
 ) -> None:
-    """A cell's record says that it went on: results that are lost are written anew with it."""
+    """A cell's record says that it was resumed, so lost results are written again."""
     rows = [{"name": "prior", "encoder": "prior"}]
     experiment = make_experiment(rows=rows, reference=None, runs=1)
     out, root = tmp_path / "out", tmp_path / "root"
@@ -572,7 +572,7 @@ def test_run_benchmark_one_benchmark_at_a_time(make_experiment, tmp_path: Path) 
 def test_run_benchmark_measure_that_a_cell_lacks_fails_the_cell(
     make_experiment, tmp_path: Path, monkeypatch
 ) -> None:
-    """Never a 0 in its place; one that its data set lacks is left out."""
+    """It is never 0; a measure that the data set lacks is left out."""
     rows = [{"name": "prior", "encoder": "prior"}]
     experiment = make_experiment(rows=rows, reference=None, runs=1, measures=["P@1", "depth_9/R@5"])
     (cell,) = run_benchmark(experiment, tmp_path / "out", tmp_path / "root").cells
@@ -645,14 +645,14 @@ def find_matches(plan: Plan, earlier: Results, found: str | None = None) -> list
 def test_EarlierCells_matches_cells_of_a_data_set_left_out_now(
     make_earlier, folders: list[str], changes: dict, matches: bool
 ) -> None:
-    """They stand in one table with the new ones, so all that rows share must be the same."""
+    """They share a table with new cells, so shared settings must be equal."""
     _, earlier = make_earlier(datasets=folders, runs=1)
     plan, _ = make_earlier(**{"datasets": folders[:1], "runs": 1, **changes})
     assert find_matches(plan, earlier)[1] == matches
 
 
 def test_EarlierCells_matches_rows_of_the_fields_of_their_data(make_earlier, folders) -> None:
-    """A row for each field has those of the data set that is left out now."""
+    """Rows per field are expanded for the fields of the earlier data set."""
     rows = [{"name": "No-{field}", "encoder": "tfidf_linear", "ablation": ["no-{field}"]}]
     _, earlier = make_earlier(datasets=folders, rows=rows, runs=1)
     plan, _ = make_earlier(datasets=folders[:1], rows=rows, runs=1)
@@ -660,7 +660,7 @@ def test_EarlierCells_matches_rows_of_the_fields_of_their_data(make_earlier, fol
 
 
 def test_EarlierCells_matches_cells_with_measures_of_the_split(make_earlier) -> None:
-    """A table of validation is no place for cells that were measured on test alone."""
+    """Cells measured on test alone are not kept for a table of validation."""
     plan, earlier = make_earlier(split="valid", runs=1)
     assert find_matches(plan, earlier) == [True]
     test = {"metrics": {"test": DONE["metrics"]["test"]}}
@@ -669,7 +669,7 @@ def test_EarlierCells_matches_cells_with_measures_of_the_split(make_earlier) -> 
 
 
 def test_EarlierCells_matches_cells_that_lack_a_slice(make_earlier) -> None:
-    """No label of the data set is so deep: a run has no such measure, and is kept all the same."""
+    """A cell without a measure that its data set lacks is kept."""
     plan, earlier = make_earlier(measures=["P@1", "depth_9/R@5", "at_least_k/P@3"], runs=1)
     assert find_matches(plan, earlier) == [True]
     plan, earlier = make_earlier(measures=["P@1", "PSP@5"], runs=1)
@@ -677,7 +677,7 @@ def test_EarlierCells_matches_cells_that_lack_a_slice(make_earlier) -> None:
 
 
 def test_EarlierCells_matches_cells_of_the_same_features(make_earlier, tmp_path: Path) -> None:
-    """By their checksum: a file of vectors may have changed under its name."""
+    """Features are compared by checksum, as a file may change under its name."""
     settings = {"data.features.document": {"path": str(tmp_path / "x.npy")}}
     rows = [{"name": "linear", "encoder": "tfidf_linear", "settings": settings}]
     plan, earlier = make_earlier(rows=rows, runs=1)
@@ -689,7 +689,7 @@ def test_EarlierCells_matches_cells_of_the_same_features(make_earlier, tmp_path:
 
 
 def test_EarlierCells_matches_cells_of_the_same_settings(make_earlier) -> None:
-    """As resolved; the folder of the data may have been another one."""
+    """Resolved settings are compared, without the folder of the data."""
     plan, earlier = make_earlier(runs=1)
     [cell] = earlier.cells
     moved = {**cell.config, "dataset": "/elsewhere/toy"}
@@ -700,7 +700,7 @@ def test_EarlierCells_matches_cells_of_the_same_settings(make_earlier) -> None:
 
 
 def test_EarlierCells_are_of_the_same_documents_and_rows(make_earlier) -> None:
-    """Finished cells, and failed ones, which tell of what is planned alone."""
+    """Finished and failed cells need the checksum and the row of the plan."""
     plan, earlier = make_earlier(runs=1)
     [cell] = earlier.cells
     assert EarlierCells(plan, earlier, lambda *_: None).matches_row(cell)
@@ -714,7 +714,7 @@ def test_EarlierCells_are_of_the_same_documents_and_rows(make_earlier) -> None:
 
 @pytest.fixture
 def open_ledger(tmp_path: Path):
-    """The ledger of a plan in a folder with earlier results."""
+    """Opens the ledger of a plan in a folder with earlier results."""
 
     def open_it(plan: Plan, earlier: Results) -> Ledger:
         out = tmp_path / "out"
@@ -726,7 +726,7 @@ def open_ledger(tmp_path: Path):
 
 
 def test_Ledger_runs_planned_cells_without_a_run_folder_again(make_earlier, open_ledger) -> None:
-    """Unless they are published; cells of other seeds stay, and so does the start."""
+    """Published cells and those of other seeds are kept, and the time of the start."""
     _, earlier = make_earlier(runs=2)
     plan, _ = make_earlier(runs=1)
     earlier = earlier.model_copy(update={"started": "2020-01-01T00:00:00+00:00"})
@@ -743,7 +743,7 @@ def test_Ledger_runs_planned_cells_without_a_run_folder_again(make_earlier, open
 def test_Ledger_begun_again_takes_the_place_of_a_published_cell(
     make_earlier, open_ledger, tmp_path: Path
 ) -> None:
-    """Its run folder is there, if unfinished: the cell goes on."""
+    """A cell with a run folder, though unfinished, is resumed."""
     plan, earlier = make_earlier(runs=1)
     [planned] = plan.cells
     start_run(planned.source, planned.config, tmp_path / "out" / planned.folder, tmp_path / "root")
@@ -753,7 +753,7 @@ def test_Ledger_begun_again_takes_the_place_of_a_published_cell(
 
 
 def test_Ledger_leaves_out_seeds_of_other_settings(make_earlier, open_ledger) -> None:
-    """A row's mean is over cells of the same settings; failed ones of its data say why."""
+    """Means are over cells of equal settings; failed cells of the data are kept."""
     _, earlier = make_earlier(runs=2)
     plan, _ = make_earlier(runs=1)
     train = {**earlier.cells[1].config["train"], "epochs": 9}
@@ -770,7 +770,7 @@ def test_Ledger_leaves_out_seeds_of_other_settings(make_earlier, open_ledger) ->
 def test_Ledger_keeps_data_sets_with_cells_and_their_tests(
     make_earlier, open_ledger, folders: list[str]
 ) -> None:
-    """Tests are of the data: of other documents under the same name there are none yet."""
+    """Tests are kept only if the checksum of the data is the same."""
     _, earlier = make_earlier(datasets=folders, runs=1)
     test = PublishedTest(
         row="prior", measure="P@1", value=0.5, num_documents=2, p_value=None, reason="",
@@ -790,7 +790,7 @@ def test_Ledger_keeps_data_sets_with_cells_and_their_tests(
 
 @pytest.fixture
 def network_plan(make_experiment, tmp_path: Path) -> Plan:
-    """Two networks that start from the same vectors, and a prior; with two seeds."""
+    """Plan of two networks with the same vectors and a prior, with two seeds."""
     rows = [match_row(), match_row("flat", ablation=["no-hierarchy"]), *PRIOR]
     experiment = make_experiment(rows=rows, threads=2)
     return make_plan(experiment, tmp_path / "root", Reporter(quiet=True))
@@ -827,7 +827,7 @@ def test_run_benchmark_chooses_cells_whose_vectors_are_there(
 
 
 def test_find_environment_of_other_machines_is_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only our own variables go with a cell to a cluster."""
+    """Only variables of match-graph are sent to a cluster."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
     monkeypatch.setenv("MATCH_GRAPH_ROOT", "/there")
     assert find_environment(None) == dict(os.environ)
@@ -844,7 +844,7 @@ def test_takes_gpu_of_networks_that_may_use_one() -> None:
 
 
 def test_count_epochs_of_all_levels_of_a_label_tree(tmp_path: Path) -> None:
-    """Seconds of a training are divided by them."""
+    """Seconds of training are divided by the epochs of all levels."""
     for folder, number in ((tmp_path, 2), (tmp_path / "levels" / "0", 3)):
         folder.mkdir(parents=True, exist_ok=True)
         rows = [f"{epoch},0.5" for epoch in range(1, number + 1)]

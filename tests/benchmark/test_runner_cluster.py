@@ -28,7 +28,7 @@ MATCH = {"model.encoder_config": {"num_layers": 1, "num_cls": 1, "position_chann
 
 
 def strip(content: Any) -> Any:
-    """Results without times and memory."""
+    """Results without times and memory, which differ between calls."""
     if isinstance(content, dict):
         return {key: strip(value) for key, value in content.items() if key not in MEASURED}
     return [*map(strip, content)] if isinstance(content, list) else content
@@ -36,7 +36,7 @@ def strip(content: Any) -> Any:
 
 @pytest.fixture
 def experiment(make_experiment) -> Experiment:
-    """Rows that share vectors."""
+    """Experiment with rows that share vectors."""
     rows = [
         {"name": "prior", "encoder": "prior"},
         {"name": "MATCH", "settings": MATCH},
@@ -68,7 +68,7 @@ def scheduler(
 def test_run_benchmark_on_cluster_gives_the_same_results(
     experiment: Experiment, tmp_path: Path
 ) -> None:
-    """One by one and with two workers: equal but for times."""
+    """Results by two workers are those of one process, except for times."""
     root = tmp_path / "root"
     first = run_benchmark(experiment, tmp_path / "one", root)
     second = run_benchmark(experiment, tmp_path / "two", root, Cluster(workers=2))
@@ -85,7 +85,7 @@ def wait_for(path: Path, seconds: float = 120) -> None:
 
 @pytest.fixture
 def long_experiment(make_experiment) -> Experiment:
-    """One row that trains for some seconds."""
+    """Experiment of one row that trains for a second or more."""
     overrides = {"train.epochs": 60, "train.patience": 60}
     return make_experiment(rows=[{"name": "MATCH", "settings": MATCH}], runs=1, overrides=overrides)
 
@@ -97,7 +97,7 @@ CELL = Path("cells", "toy", "MATCH", "seed0")
 def test_run_benchmark_lost_worker_cell_goes_on_elsewhere(
     long_experiment: Experiment, scheduler, tmp_path: Path
 ) -> None:
-    """`kill -9` of the worker that runs it: the other one resumes the cell."""
+    """After `kill -9` of a worker the other one resumes its cell."""
     address, workers = scheduler
     out = tmp_path / "out"
 
@@ -123,7 +123,7 @@ def test_run_benchmark_lost_worker_cell_goes_on_elsewhere(
 def test_run_benchmark_killed_planner_ends_cells_of_a_cluster(
     long_experiment: Experiment, scheduler, tmp_path: Path
 ) -> None:
-    """`kill -9` of the command: the cell's process ends too, and the same command goes on."""
+    """After `kill -9` of the command the cell ends, and the command can be repeated."""
     path, out = tmp_path / "e.yaml", tmp_path / "out"
     path.write_text(yaml.safe_dump(long_experiment.model_dump(), sort_keys=False))
     call = f"run_benchmark(load_experiment({str(path)!r}), {str(out)!r}, {str(tmp_path / 'root')!r}"

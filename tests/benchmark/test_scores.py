@@ -24,14 +24,14 @@ def find_intervals(results: Results, folder: Path) -> list:
 
 
 def release(results: Results, folder: Path, out: Path) -> Path:
-    """Published results alone, in a folder of their own."""
+    """Publishes results into a new folder."""
     out.mkdir()
     publish(results, folder, out)
     return out
 
 
 def test_CellScores_are_read_back_without_run_folders(make_experiment, tmp_path: Path) -> None:
-    """Checksum and scores of every cell, from its run folder and from the one file."""
+    """Checksum and scores of every cell are the same in both places."""
     results = run_benchmark(make_experiment(), tmp_path / "out", tmp_path / "root")
     kept = release(results, tmp_path / "out", tmp_path / "kept")
     assert sorted(path.name for path in kept.iterdir()) == ["results.json", SCORES]
@@ -59,7 +59,7 @@ def test_CellScores_are_read_back_without_run_folders(make_experiment, tmp_path:
     ids=["column", "large", "nan", "checksums"],
 )
 def test_CellScores_refuses_a_broken_file(make_experiment, tmp_path: Path, change, found) -> None:
-    """One sentence."""
+    """The error is one sentence."""
     results = run_benchmark(make_experiment(), tmp_path / "out", tmp_path / "root", rows=["prior"])
     kept = release(results, tmp_path / "out", tmp_path / "kept")
     change(pd.read_parquet(kept / SCORES)).to_parquet(kept / SCORES)
@@ -74,7 +74,7 @@ def test_CellScores_refuses_a_broken_file(make_experiment, tmp_path: Path, chang
 def test_run_benchmark_goes_on_from_published_results(
     make_experiment, tmp_path: Path, capsys
 ) -> None:
-    """Another row joins a published table; its intervals are those of a benchmark of both."""
+    """A row that is added has the intervals of a benchmark of both rows."""
     out, root = tmp_path / "out", tmp_path / "root"
     experiment = make_experiment()
     whole = run_benchmark(experiment, out, root)
@@ -102,7 +102,7 @@ PRIOR = {"rows": [{"name": "prior", "encoder": "prior"}], "reference": None}
 def test_run_benchmark_runs_published_cells_of_other_settings(
     make_experiment, tmp_path: Path, capsys
 ) -> None:
-    """A cell is not taken for one of other settings, or of a measure or split that it lacks.
+    """A cell of other settings, or without a measure or split, is run again.
 
     How processes share a training is not among the settings.
     """
@@ -153,7 +153,7 @@ def test_run_benchmark_takes_cells_in_a_precision_of_its_device(
 
 
 def test_run_benchmark_runs_cells_of_changed_code_again(make_experiment, tmp_path: Path) -> None:
-    """Cells of one's own encoder count where its code is the same; run folders are refused."""
+    """Published cells of changed custom code are run again; run folders are refused."""
     root, out, code = tmp_path / "root", tmp_path / "out", tmp_path / "own_prior.py"
     code.write_text(OWN)
     rows = [{"name": "mine", "encoder": f"{code}:Mine"}]
@@ -174,7 +174,7 @@ OWN = "from match_graph import LabelPrior\n\n\nclass Mine(LabelPrior):\n    pass
 
 
 def test_run_benchmark_adds_a_row_to_published_results(make_experiment, tmp_path: Path) -> None:
-    """Other seeds and data sets of the rows that were there stay, under their own settings."""
+    """Cells of other seeds and data sets keep their own settings."""
     root, twin = tmp_path / "root", write_match_folder(tmp_path / "twin")
     toy = make_experiment(**PRIOR, runs=2)
     both = toy.model_copy(update={"datasets": [*toy.datasets, str(twin)]})
@@ -193,7 +193,7 @@ def test_run_benchmark_adds_a_row_to_published_results(make_experiment, tmp_path
 def test_run_benchmark_keeps_published_rows_that_are_refused(
     make_experiment, tmp_path: Path, capsys
 ) -> None:
-    """They are refused as they were, which is no loss."""
+    """They are refused again, without a warning that the results lose them."""
     rows = [*PRIOR["rows"], {"name": "other", "encoder": "prior", "ablation": ["no-nothing"]}]
     experiment = make_experiment(rows=rows, reference=None, runs=1)
     results = run_benchmark(experiment, tmp_path / "out", tmp_path / "root")
@@ -225,7 +225,7 @@ def test_CellScores_are_those_that_the_results_were_measured_by(
 
 
 def test_CellScores_write_says_what_is_damaged(make_experiment, tmp_path: Path) -> None:
-    """A run folder without its scores is no reason to publish without them; an old file goes."""
+    """A run folder without scores is an error; without any scores an old file is removed."""
     out = tmp_path / "out"
     results = run_benchmark(make_experiment(**PRIOR, runs=1), out, tmp_path / "root")
     [path] = out.glob("cells/toy/prior/seed0/per_document.parquet")
