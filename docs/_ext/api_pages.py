@@ -1,8 +1,8 @@
-"""Pages of the API, one for each sub-package or module at the top, of the names in `__all__`.
+"""API pages of the names in `__all__`, one for each sub-package and top-level module.
 
-A name that `match_graph` exports stands there under that name, on the page of the sub-package that
-defines it; every other name under its sub-package. References to where a name is defined lead to
-where it is documented.
+A name that `match_graph` exports is documented under that name, on the page of the sub-package that
+defines it; every other name under its sub-package. References to the place of definition are
+resolved to the documented name.
 """
 
 import importlib
@@ -17,7 +17,7 @@ from typing import Any
 import match_graph
 
 FOLDER = Path(__file__).parents[1] / "generated" / "api"
-#: Its page is that of the commands.
+#: Documented by the page of commands.
 COMMANDS = "match_graph.cli"
 #: Members that pydantic and torch give every class.
 INHERITED = "model_config, model_fields, model_computed_fields, training"
@@ -46,7 +46,7 @@ def list_names() -> dict[str, list[str]]:
 
 
 def key(name: str, value: Any) -> Any:
-    """Identity of an exported object: constants of equal value are told apart by name."""
+    """Identity of an exported object; equal constants are distinguished by name."""
     return value if inspect.isclass(value) or inspect.isfunction(value) else (name, id(value))
 
 
@@ -68,7 +68,7 @@ def find_first(name: str, value: Any, packages: dict[str, list[str]]) -> str | N
 
 @cache
 def documented() -> dict[str, str]:
-    """Dotted name as documented, by every other name that leads to the same object."""
+    """Documented dotted name by every name that refers to the same object."""
     places = {}
     for names in list_names().values():
         for full in names:
@@ -129,7 +129,7 @@ def comments() -> dict[str, str]:
 
 
 def write_index(packages: list[str]) -> str:
-    """The page that lists the sub-packages."""
+    """The index page, which lists the sub-packages."""
     lines = ["API", "===", "", "Every public name, by the part of the package that defines it."]
     lines += [
         "``import match_graph as mg`` gives the names that stand here as ``match_graph.NAME``"
@@ -141,14 +141,14 @@ def write_index(packages: list[str]) -> str:
 
 
 def write_if_changed(path: Path, text: str) -> None:
-    """A file that is not touched where it says the same, so that its page is not built again."""
+    """Writes a file unless it has this text, so that Sphinx does not build its page again."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")
 
 
 def write_pages(app: Any = None) -> None:
-    """All pages, and none of packages that are gone."""
+    """Writes all pages, and removes those of packages that no longer exist."""
     pages = {f"{name.removeprefix('match_graph.')}.rst": write_page(name, names)
              for name, names in list_names().items()}  # fmt: skip
     pages["index.rst"] = write_index(list(list_names()))
@@ -160,7 +160,7 @@ def write_pages(app: Any = None) -> None:
 
 
 def exists(name: str) -> bool:
-    """Whether a dotted name leads to an object of match_graph."""
+    """Whether a dotted name refers to an object of match_graph."""
     try:
         pkgutil.resolve_name(name)
     except (ImportError, AttributeError, ValueError):
@@ -169,7 +169,7 @@ def exists(name: str) -> bool:
 
 
 def resolve(app: Any, env: Any, node: Any, content: Any) -> Any:
-    """Leads a reference to the documented name; what is not public stays text, if it exists.
+    """Resolves a reference to the documented name, or to plain text if the name is not public.
 
     A name that does not exist is left to Sphinx, which fails on it.
     """
@@ -185,7 +185,7 @@ def resolve(app: Any, env: Any, node: Any, content: Any) -> Any:
 
 def name_role(role: str, raw: str, text: str, line: int, inliner: Any, options: Any = None,
               content: Any = ()) -> tuple[list[Any], list[Any]]:  # fmt: skip
-    """Text between single backticks: a link where it is a documented name, code otherwise."""
+    """Text in single backticks, as a link if it is a documented name, else as code."""
     from docutils import nodes
     from sphinx.domains.python import PyXRefRole
 
@@ -196,7 +196,7 @@ def name_role(role: str, raw: str, text: str, line: int, inliner: Any, options: 
 
 
 def keep_colon(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
-    """Keeps napoleon from taking "Counts by type: [T]" after "Returns:" for a type and its text."""
+    """Keeps napoleon from reading "Counts by type: [T]" after "Returns:" as a type and a text."""
     after = [row + 1 for row, line in enumerate(lines[:-1]) if line in ("Returns:", "Yields:")]
     for row in [0, *after] if what in ("property", "attribute") else after:
         parts = re.split(r"(`+[^`]+`+)", lines[row])  # text and code take turns
@@ -206,7 +206,7 @@ def keep_colon(app: Any, what: str, name: str, value: Any, options: Any, lines: 
 
 def plain_role(role: str, raw: str, text: str, line: int, inliner: Any, options: Any = None,
                content: Any = ()) -> tuple[list[Any], list[Any]]:  # fmt: skip
-    """Its text, as it is."""
+    """Text without markup."""
     from docutils import nodes
 
     return [nodes.Text(text)], []

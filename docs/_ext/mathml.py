@@ -1,4 +1,4 @@
-"""Formulas as MathML, which browsers draw by themselves: no script, no network."""
+"""Formulas as MathML, which browsers render without scripts or network."""
 
 import html
 from typing import Any
@@ -9,7 +9,7 @@ from sphinx.util import logging
 
 
 def convert(node: nodes.Element, is_block: bool) -> str:
-    """A formula's markup; one that docutils cannot read is a warning, and shown as written."""
+    """MathML of a formula; one that docutils cannot parse is shown as written, with a warning."""
     text = node.astext()
     try:
         return latex2mathml.tex2mathml(text, as_block=is_block)
@@ -19,13 +19,13 @@ def convert(node: nodes.Element, is_block: bool) -> str:
 
 
 def visit_inline(translator: Any, node: nodes.Element) -> None:
-    """A formula within a line."""
+    """Writes an inline formula."""
     translator.body.append(convert(node, False))
     raise nodes.SkipNode
 
 
 def visit_block(translator: Any, node: nodes.Element) -> None:
-    """A formula that stands by itself."""
+    """Writes a displayed formula."""
     translator.body.append(f'<div class="formula">{convert(node, True)}</div>\n')
     raise nodes.SkipNode
 

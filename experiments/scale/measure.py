@@ -1,4 +1,4 @@
-"""Measures builds, pre-training, training and prediction; each command adds a row to measured.json.
+"""Measures build, pre-training, training and prediction; each command adds a row to measured.json.
 
     python experiments/scale/write_planted.py FOLDER --scale 4
     python experiments/scale/measure.py build FOLDER --root ROOT --workers 2 --memory 3GiB
@@ -59,7 +59,7 @@ def build(
     memory: str | None = None,
     parts: int = 0,
 ) -> None:
-    """Builds the first parts, or all, with so many workers; the build is kept."""
+    """Builds the first parts, or all, with a number of workers; the build is kept."""
     files = sorted((folder / "parts").iterdir())
     if parts:
         chosen = folder / f"first-{parts}"
@@ -95,7 +95,7 @@ def build(
 def pretrain(
     folder: Path, root: Root, parts: int = 0, pairs: int = 10_000_000, in_memory: bool = False
 ) -> None:
-    """Pre-trains by so many pairs."""
+    """Pre-trains on a number of pairs."""
     keep_freed_memory()
     config, dataset = Config(), open_built(folder, root, parts)
     graph = open_graph(dataset, in_memory)
@@ -118,9 +118,9 @@ def pretrain(
 
 @app.command()
 def train(folder: Path, root: Root, parts: int = 0, in_memory: bool = False) -> None:
-    """Trains a hundred steps, drawing included, after some that are not timed.
+    """Trains a hundred steps, including sampling, after some to warm up.
 
-    States are moments, gradients and the average of the weights.
+    States are the optimizer's moments, gradients, and averaged weights.
     """
     keep_freed_memory()
     config, dataset = Config(), open_built(folder, root, parts)
@@ -156,7 +156,7 @@ def train(folder: Path, root: Root, parts: int = 0, in_memory: bool = False) -> 
 
 @app.command()
 def predict(folder: Path, root: Root, parts: int = 0) -> None:
-    """Predicts 2,048 documents of the test split by a model that learned nothing, three times."""
+    """Predicts 2,048 test documents by an untrained model, three times."""
     dataset = open_built(folder, root, parts)
     bench = Bench(dataset, resolve_config(Config(), dataset), 0.0, _CPU)
     run = open_bench(bench)
@@ -177,7 +177,7 @@ def predict(folder: Path, root: Root, parts: int = 0) -> None:
 
 
 def find_options(folder: Path, parts: int) -> dict[str, Any]:
-    """Options of `Custom` for what write_planted.py wrote."""
+    """Options of `Custom` to read the files of write_planted.py."""
     return {
         "path": str((folder / (f"first-{parts}" if parts else "parts")).resolve()),
         "taxonomy": str((folder / "taxonomy.txt").resolve()),
@@ -193,7 +193,7 @@ def open_built(folder: Path, root: Path, parts: int) -> Custom:
 
 
 def open_graph(dataset: Custom, in_memory: bool) -> GraphView:
-    """The graph in place, or a copy of it in memory."""
+    """The memory-mapped graph, or a copy of it in memory."""
     graph = MappedGraph(dataset.built)
     return view_graph(graph.to_hetero()) if in_memory else graph
 
@@ -210,7 +210,7 @@ def count_mb(files: Iterable[Path]) -> float:
 
 @contextmanager
 def watch_processes() -> Iterator[dict[str, float]]:
-    """Peaks of the command that runs in the block, and of its largest worker, in MiB."""
+    """Peak memory of the command that runs in the block, and of its largest worker, in MiB."""
     done = threading.Event()
     by_process: dict[tuple[str, int], float] = defaultdict(float)
     peaks: dict[str, float] = {}

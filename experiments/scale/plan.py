@@ -1,4 +1,4 @@
-"""What corpora of millions of documents need, from the rates in measured.json.
+"""Estimates what corpora of millions of documents need, from the rates in measured.json.
 
     python experiments/scale/plan.py                  # prints the tables
     python experiments/scale/plan.py --write docs/how_to/scale_plan.md \\
@@ -25,33 +25,33 @@ BEGIN, END = "<!-- plan.py -->", "<!-- end of plan.py -->"
 
 #: Documents, and the machines that the plan gives them.
 PLANS = {3_700_000: 1, 50_000_000: 4, 250_000_000: 16}
-_CORES = 16  # of a machine
-_GIGABIT = 10.0  # of a machine's network, a second
-_CORES_PER_PROCESS = 2  # of pre-training, training and prediction, as measured
+_CORES = 16  # per machine
+_GIGABIT = 10.0  # per second, a machine's network
+_CORES_PER_PROCESS = 2  # in pre-training, training and prediction, as measured
 _CHANNELS = 100
-#: Rows that a process fetches and sends back in a step of pre-training, and its pairs.
+#: Rows that a process fetches and sends back in a step of pre-training, and pairs of a step.
 _ROWS, _PAIRS = 2 * 1024 + 32, 1024
 _TRAIN_SHARE = 0.8
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Rates per document from measured rows.
+    """Rates from measured rows, per document unless stated otherwise.
 
     Args:
         serial: Seconds of a build that more workers do not shorten.
-        parallel: Seconds of a core that workers share.
+        parallel: Core seconds of a build that workers share.
         raw: Bytes of raw files.
         built: Bytes of the build.
-        worker: MiB of a worker at its peak, of whatever corpus.
-        command: MiB of the process that merges: at no document, and for each more.
-        words: Words.
-        tokens: Words, metadata and references.
-        vectors: Vectors of pre-training.
-        pairs: Pairs of pre-training a second, of a process.
-        weights: Bytes of the model's tables and of their moments.
-        trained: Documents trained a second, of a process.
-        predicted: Documents predicted a second, of a process.
+        worker: Peak MiB of a worker, for any corpus.
+        command: MiB of the merging process: for no documents, and for each document.
+        words: Number of words.
+        tokens: Number of words, metadata and references.
+        vectors: Number of vectors of pre-training.
+        pairs: Pairs of pre-training per second and process.
+        weights: Bytes of the model's tables and of the optimizer's moments.
+        trained: Documents trained per second and process.
+        predicted: Documents predicted per second and process.
     """
 
     serial: float
@@ -111,7 +111,7 @@ def load_rates(path: Path = MEASURED) -> Rates:
 
 
 def plan(rates: Rates, documents: int, machines: int) -> list[list[str]]:
-    """Rows of a table: stage, processes, memory of each, disk, network of a machine, hours."""
+    """Rows of the table: stage, processes, memory of each, disk, network of a machine, hours."""
     cores = machines * _CORES
     processes = cores // _CORES_PER_PROCESS
     build = documents * (rates.serial + rates.parallel / cores) / 3600
@@ -180,7 +180,7 @@ def main(
     write: Annotated[Path | None, typer.Option(help="A page that holds the tables.")] = None,
     figure: Annotated[Path | None, typer.Option(help="A figure of memory by documents.")] = None,
 ) -> None:
-    """Prints the tables, or writes them between the marks of a page."""
+    """Prints the tables, or writes them between two comments of a page."""
     if figure is not None:
         draw(figure)
     text = describe(load_rates())

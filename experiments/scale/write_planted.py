@@ -1,9 +1,9 @@
-"""Writes a planted corpus as JSON lines, a file for each piece of 20,000 documents.
+"""Writes a planted corpus as JSON lines, one file per partition of 20,000 documents.
 
     python experiments/scale/write_planted.py FOLDER --scale 4
 
-What all pieces need is drawn once (600 bytes a document); texts are drawn and written by pieces. It
-is read by::
+What all partitions share is sampled once (600 bytes per document); texts are sampled and written by
+partition. It is read by::
 
     match-graph build custom --set 'data.options={path: FOLDER/parts, taxonomy: FOLDER/taxonomy.txt,
         fields: [venue, author, reference], columns: {split: split}, tokenizer: whitespace}'
@@ -27,7 +27,7 @@ from match_graph.typing import LABEL, WORD
 
 
 def list_rows(builder: CorpusBuilder) -> Iterator[dict[str, object]]:
-    """The documents of a builder as objects of JSON."""
+    """The documents of a builder as JSON objects."""
     lists = {}
     for name, interner in builder.types.items():
         strings = np.array(list(interner.code), dtype=object)[interner.codes].tolist()
@@ -43,7 +43,7 @@ def list_rows(builder: CorpusBuilder) -> Iterator[dict[str, object]]:
 
 
 def write_oaxmlc(folder: Path, edges: Mapping[tuple[str, str], object]) -> None:
-    """Joins the parts in the layout of OAXMLC-Bench."""
+    """Merges the parts into the layout of OAXMLC-Bench."""
     labels = {}
     with (folder / "documents.json").open("w", encoding="utf-8") as file:
         for path in sorted((folder / "parts").iterdir()):

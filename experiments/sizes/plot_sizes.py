@@ -16,17 +16,17 @@ from match_graph.report.summary import summarize
 
 HERE = Path(__file__).resolve().parent
 MEASURE = "NDCG@5"
-#: So far below the others that nothing would be told apart beside it; tables have it.
+#: So far below the others that they could not be distinguished beside it; tables have it.
 LEFT_OUT = "MATCH (paper)"
 
 
 def find_corpus(record: DatasetRecord) -> str:
-    """Name of the data set that a subset is of."""
+    """Name of the data set of a subset."""
     return record.name.rpartition("_")[0] or record.name
 
 
 def list_gaps(results: Results, records: list[DatasetRecord]) -> dict[str, list[list[float]]]:
-    """Training documents, gap and both ends of its interval, of each row, subset by subset."""
+    """Points by row, one per subset: training documents, gap, and both ends of its interval."""
     gaps: dict[str, list[list[float]]] = {}
     for record in records:
         done = [row for row in summarize(results, record.name) if row.runs]
@@ -41,7 +41,7 @@ def list_gaps(results: Results, records: list[DatasetRecord]) -> dict[str, list[
 
 
 def draw(panel: Any, gaps: dict[str, list[list[float]]]) -> None:
-    """Draws a corpus; rows stand beside each other, so that none hides another."""
+    """Draws the gaps on a corpus; rows are shifted, so that none hides another."""
     panel.axhline(0, color="0.5", linewidth=1)
     for place, (name, points) in enumerate(gaps.items()):
         numbers, gap, low, high = np.array(points).T

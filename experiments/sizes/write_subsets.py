@@ -4,10 +4,10 @@
     python experiments/sizes/write_subsets.py biotools --documents 1000 --documents 3000
 
 A subset of N training documents is a folder in the same layout beside the data set, such as
-``biotools_1000``. An eighth as many validation documents choose epochs, thresholds and shares, and
-up to 1,500 others stand where test documents would; those of the data set are not read. A data set
-with few validation documents takes the eighth from the training documents, and all that it has for
-validation are tested.
+``biotools_1000``. An eighth as many validation documents serve to choose epochs, thresholds and
+shares, and up to 1,500 others take the place of test documents; the data set's own test documents
+are not read. If a data set has few validation documents, the eighth is taken from the training
+documents, and all of its validation documents are tested on.
 """
 
 import shutil
@@ -17,7 +17,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-#: Validation documents that are too few to be cut in two, and the most that are tested.
+#: Below so many validation documents they are not split; and the most that are tested on.
 FEW, MOST = 400, 1500
 
 

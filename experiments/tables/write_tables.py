@@ -42,11 +42,11 @@ from match_graph.report.tables import Table
 
 HERE = Path(__file__).resolve().parents[1]
 FILES = [HERE.parent / "README.md", *sorted(HERE.glob("*/*.md"))]
-#: Heading of the measure that chooses epochs and defaults.
+#: Heading of the measure by which epochs and defaults are chosen.
 VALIDATION = "validation NDCG@5"
-#: Stars of a summary, behind a mean.
+#: Stars of a summary after a mean, and their meaning.
 _MARKS = {"\\*": "worse", "+": "better"}
-#: A written table: its first comment, of a kind and what is asked for, and the last one.
+#: A written table: the comment before it, with its kind and what it shows, and the one after it.
 WRITTEN = re.compile(
     r"(<!-- (table|differences|summary|search|speed|speed summary): ([^\n]+) -->\n)"
     r".*?(<!-- end -->)",
@@ -97,7 +97,7 @@ def name_reference(references: set[str], experiments: list[str]) -> str:
 
 
 def add_validation(table: Table, results: Results, dataset: str) -> Table:
-    """The table with NDCG@5 on validation, by which settings are chosen, behind the names."""
+    """The table with NDCG@5 on validation, by which settings are chosen, after the names."""
     chosen = take_validation(results, "NDCG@5")
     found = {row.name: row.measured.get("NDCG@5") for row in summarize(chosen, dataset)}
     best = {
@@ -119,7 +119,7 @@ def add_validation(table: Table, results: Results, dataset: str) -> Table:
 
 
 def take_validation(results: Results, measure: str) -> Results:
-    """The same cells by one measure on validation, of which no tests are kept."""
+    """The same results by one measure on validation, which has no published tests."""
     update = {"split": "valid", "measures": [measure]}
     experiment = results.experiment.model_copy(update=update)
     datasets = [record.model_copy(update={"tests": []}) for record in results.datasets]
@@ -135,9 +135,9 @@ def join_rows(columns: list[str], rows: Iterable[Sequence[str]]) -> str:
 def make_differences(
     places: list[str], measure: str, names: list[str], base: str | None = None
 ) -> str:
-    """A measure of some rows less that of the reference, which stands first.
+    """Table of a measure of the reference, and of differences of some rows to it.
 
-    A column for validation and one for the split of the experiment, of each data set. A base is
+    Each data set has a column for validation and one for the split of the experiment. ``base`` is
     another row to compare with, for which there are no tests.
     """
     head, columns, references = list[str](), list[list[str]](), set[str]()
@@ -201,9 +201,9 @@ def _compare(
 
 
 def make_summary(experiments: list[str], measure: str, names: list[str]) -> str:
-    """A measure of some rows on every data set of some experiments.
+    """Table of a measure of some rows on every data set of some experiments.
 
-    Means, 95 % intervals over documents, and stars.
+    It has means, 95 % intervals over documents, and stars.
     """
     head, splits, references = list[str](), set[str](), set[str]()
     cells: dict[str, list[str]] = {name: [] for name in names}
@@ -280,7 +280,7 @@ def make_search(name: str) -> str:
 
 
 def _show_setting(value: object, form: str) -> str:
-    """A number in a format, a choice as it stands; "-" for none, as of a trial that has failed."""
+    """A formatted number, or a choice as it is; "-" for none, as in a failed trial."""
     if pd.isna(value):
         return "-"
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -335,7 +335,7 @@ def _show(value: Value, is_reference: bool) -> str:
 
 
 def fill(text: str) -> str:
-    """The text with all of its tables as the results give them."""
+    """The text with all of its tables written anew from the results."""
     return WRITTEN.sub(lambda found: found[1] + make(found[2], found[3]) + found[4], text)
 
 
@@ -360,7 +360,7 @@ def make(kind: str, wanted: str) -> str:
 
 
 def write_grids(target: Path = HERE) -> None:
-    """Writes the figures of experiments that are grids, each below a folder of its name."""
+    """Writes the figures of experiments that are grids, each in the folder of its name."""
     for path in sorted(HERE.glob("*/results.json")):
         results = read_results(path)
         if results.experiment.figure == "grid":
@@ -370,7 +370,7 @@ def write_grids(target: Path = HERE) -> None:
 
 
 def take(folder: Path, name: str) -> None:
-    """Publishes the results of a benchmark beside the experiment of that name."""
+    """Publishes the results of a benchmark in the folder of an experiment."""
     publish(read_results(folder), folder, HERE / name)
 
 
