@@ -141,7 +141,7 @@ class _Benchmark:
                 self._run(pending, running, to)
             except KeyboardInterrupt:
                 to.cancel()
-                self._tell_stopped()
+                self._warn_stopped()
                 raise
         return self.ledger.write()
 
@@ -247,7 +247,7 @@ class _Benchmark:
             more = self.estimate.describe(left, number)
             self.reporter.line(f"{len(left)} of {len(self.ledger.cells)} cells left, {more}")
 
-    def _tell_stopped(self) -> None:
+    def _warn_stopped(self) -> None:
         self.ledger.write()
         left = sum(cell.status == "waiting" for cell in self.ledger.cells.values())
         self.reporter.warn(

@@ -241,7 +241,7 @@ class _Searcher:
         if isinstance(reason, Exception):
             reason = describe_error(reason)
         if search.find_trial(number).state.is_finished():
-            self._tidy(search.planned[number])
+            self._remove_weights(search.planned[number])
             self._report(search, number)
         else:
             text = reason or "Its process ended without a result; see its log."
@@ -261,7 +261,7 @@ class _Searcher:
             search.study.tell(number, state=optuna.trial.TrialState.FAIL)
             self.reporter.warn(f"{search.row.name}, trial {number + 1} failed: {text}")
 
-    def _tidy(self, cells: Iterable[PlannedCell]) -> None:
+    def _remove_weights(self, cells: Iterable[PlannedCell]) -> None:
         """Removes weights and tables of a trial, unless others start from its vectors."""
         for cell in cells:
             folder = self.out / cell.folder

@@ -87,7 +87,7 @@ def make_benchmark_page(folder: Path, options: CaseOptions | None = None) -> Pag
         results.experiment.name,
         results.experiment.question,
         headlines,
-        [*sections, describe_making(results)],
+        [*sections, describe_provenance(results)],
     )
 
 
@@ -276,7 +276,7 @@ def describe_choice(names: Sequence[str], num_rows: int, options: CaseOptions, s
     )
 
 
-def describe_making(results: Results) -> Section:
+def describe_provenance(results: Results) -> Section:
     """Provenance: machine, data sets, every cell, and the experiment as it was run."""
     about = f"Started {results.started}, last changed {results.updated}."
     machine = Table(["", ""], list_record(results.machine.model_dump()))

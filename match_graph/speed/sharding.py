@@ -47,9 +47,9 @@ def measure_sharding(bench: Bench) -> Iterator[Speed]:
         )
     alone = SphericalTrainer(**_find_arguments(bench))
     whole = count_mib(alone.tables.values())
-    with _start_pair(bench) as (ask, told):
-        tables = max(mib for mib, _ in told)
-        peaks = [peak - mib for mib, peak in told if peak is not None]
+    with _start_pair(bench) as (ask, memory):
+        tables = max(mib for mib, _ in memory)
+        peaks = [peak - mib for mib, peak in memory if peak is not None]
         config = bench.config.pretrain
         yield from compare(
             bench.on_cpu, "sharding",

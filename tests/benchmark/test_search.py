@@ -619,7 +619,7 @@ def test_run_search_keeps_vectors_that_others_start_from(make_searcher) -> None:
             (folder / name).touch()
     left = []
     for cells in search.planned.values():
-        searcher._tidy(cells)
+        searcher._remove_weights(cells)
         left.append(sorted(path.name for path in (searcher.out / cells[0].folder).iterdir()))
     assert left == [[*names], ["config.yaml"]]
 
