@@ -153,12 +153,12 @@ def make_differences(
             columns.append(_compare(of_split, dataset, measure, names, base))
     reference = name_reference(references, places)
     text = join_rows(head, zip((reference, *names), *columns, strict=True))
-    about = f"{measure} of {reference}, and what the others differ from it"
+    about = f"{measure} of {reference}, and the difference of every other row to it"
     if " of " in text:
-        about += "; (k of n): mean over n common seeds, with k of which the row is worse"
+        about += "; (k of n): mean over the n common seeds; in k of them the row is worse"
     if "[" in text:
         about += (
-            "; [95 % interval over documents]: means over all seeds of both, stars as in the full "
+            "; [95 % interval over documents]: mean over all seeds of each; stars as in the full "
             "tables"
         )
     return f"\n{text}\n\n{about}.\n\n"
@@ -229,7 +229,7 @@ def make_summary(experiments: list[str], measure: str, names: list[str]) -> str:
     kind = _describe_runs(runs)
     about = f"{measure} on {' and '.join(sorted(splits))}, {kind}"
     if "<br>[" in text:
-        of = f"the difference to {reference}, for it of the mean"
+        of = f"the difference to {reference}, or of {reference}'s mean"
         about += f" [95 % interval over documents of {of}]"
     for mark, word in _MARKS.items():
         if f"{mark}<br>" in text:
