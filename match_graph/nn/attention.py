@@ -14,8 +14,8 @@ from torch.autograd.function import once_differentiable
 #: and key; groups are made of sixteenths of the batch, so that few sizes of them occur.
 _PAIRS_PER_GROUP, _PIECES = 1 << 16, 16
 #: On CPU a matrix product of a shape that was not there lately costs .3 ms of compiling, up to 27
-#: times per step. So blocks are as long as a multiple of the first, and `count_rows` adds rows up
-#: to a multiple of the second.
+#: times per step. So blocks are as long as a multiple of the first, and `lay_out` adds rows up to a
+#: multiple of the second.
 _LENGTH_STEP, _ROW_STEP = 8, 256
 
 
@@ -95,12 +95,6 @@ class RaggedLayout:
         )
         return cls(slot_token, slot_valid, padding, token_slot, shapes, order, is_full, spare)
 
-    @classmethod
-    def of_few_shapes(cls, ptr: Tensor, num_rows: int) -> "RaggedLayout":
-        """`from_ptr` with blocks of lengths that come again, where matrix products care."""
-        step = _LENGTH_STEP if ptr.device.type == "cpu" else 1
-        return cls.from_ptr(ptr, num_rows=num_rows, length_step=step)
-
     def pad(self, tokens: Tensor) -> list[tuple[Tensor, Tensor | None]]:
         """Blocks [B_g, T_g, C] of packed tokens [N, C], each with its valid slots or None."""
         padded: Tensor = _Rearrange.apply(tokens, self.slot_token, self.token_slot, self.spare)
@@ -141,9 +135,12 @@ def _cut_groups(lengths: Tensor, length_step: int) -> list[int]:
     return groups[::-1]
 
 
-def count_rows(num_tokens: int, device: torch.device) -> int:
-    """Number of rows for packed tokens on a device: as many, or a few spare ones more on CPU."""
-    return _round_up(num_tokens, _ROW_STEP) if device.type == "cpu" else num_tokens
+def lay_out(tokens: Tensor, ptr: Tensor) -> tuple[Tensor, RaggedLayout]:
+    """Packed tokens [N, C] and their layout; on CPU in shapes that recur, with spare rows."""
+    length_step, row_step = (_LENGTH_STEP, _ROW_STEP) if ptr.device.type == "cpu" else (1, 1)
+    num_rows = _round_up(len(tokens), row_step)
+    layout = RaggedLayout.from_ptr(ptr, num_rows=num_rows, length_step=length_step)
+    return nn.functional.pad(tokens, (0, 0, 0, num_rows - len(tokens))), layout
 
 
 def _round_up(number: int, step: int) -> int:

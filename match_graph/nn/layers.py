@@ -8,7 +8,7 @@ from torch.autograd.function import once_differentiable
 
 from match_graph.errors import ConfigError
 from match_graph.graph.csr import open_gaps
-from match_graph.nn.attention import RaggedAttention, RaggedLayout, count_rows, draw_weights
+from match_graph.nn.attention import RaggedAttention, RaggedLayout, draw_weights, lay_out
 
 
 class ByteDropout(nn.Module):
@@ -141,7 +141,7 @@ class TransformerStack(nn.ModuleList):
             tokens: Packed documents, [N, C].
             ptr: Offsets of the documents, [B + 1], int64.
         """
-        rows, layout = _lay_out(tokens, ptr)
+        rows, layout = lay_out(tokens, ptr)
         for layer in self._typed():
             rows = layer(rows, layout)
         return rows[: len(tokens)]
@@ -154,7 +154,7 @@ class TransformerStack(nn.ModuleList):
             ptr: Offsets of the documents, [B + 1], int64.
             number: Number of first tokens to read; only these pass the last layer.
         """
-        rows, layout = _lay_out(tokens, ptr)
+        rows, layout = lay_out(tokens, ptr)
         *lower, last = self._typed()
         for layer in lower:
             rows = layer(rows, layout)
@@ -162,13 +162,6 @@ class TransformerStack(nn.ModuleList):
 
     def _typed(self) -> list[TransformerLayer]:
         return [layer for layer in self if isinstance(layer, TransformerLayer)]
-
-
-def _lay_out(tokens: Tensor, ptr: Tensor) -> tuple[Tensor, RaggedLayout]:
-    """Packed tokens [N, C] with spare rows after them where those pay, and their layout."""
-    num_rows = count_rows(len(tokens), tokens.device)
-    layout = RaggedLayout.of_few_shapes(ptr, num_rows)
-    return nn.functional.pad(tokens, (0, 0, 0, num_rows - len(tokens))), layout
 
 
 def prepend(first: Tensor, tokens: Tensor, ptr: Tensor) -> tuple[Tensor, Tensor]:

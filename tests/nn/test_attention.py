@@ -19,7 +19,7 @@ from match_graph.nn.attention import (
     RaggedAttention,
     RaggedLayout,
     attend,
-    count_rows,
+    lay_out,
     record_attention,
     unreached,
 )
@@ -160,18 +160,26 @@ def test_RaggedLayout_groups_need_less_padding_than_one_block() -> None:
     assert len(RaggedLayout.from_ptr(ptr_of([60 + number % 9 for number in range(64)])).shapes) == 1
 
 
-def test_count_rows_lengths_and_rows_come_again_on_cpu() -> None:
+def test_lay_out_lengths_and_rows_come_again_on_cpu() -> None:
     """Blocks of multiples of 8, rows of multiples of 256; the spare rows hold no document."""
-    ptr = ptr_of([3, 9, 20])
-    num_rows = count_rows(int(ptr[-1]), ptr.device)
-    layout = RaggedLayout.of_few_shapes(ptr, num_rows)
-    assert (num_rows, layout.shapes, layout.is_full) == (256, [(3, 24)], [False])
+    ptr, tokens = ptr_of([3, 9, 20]), random_tokens(32, 2)
+    rows, layout = lay_out(tokens, ptr)
+    assert (rows.shape, layout.shapes, layout.is_full) == ((256, 2), [(3, 24)], [False])
+    assert torch.equal(rows[:32], tokens)
+    assert not rows[32:].any()
     assert layout.spare.tolist() == list(range(32, 256))
     assert layout.padding.tolist() == [
         row * 24 + slot for row, length in enumerate([3, 9, 20]) for slot in range(length, 24)
     ]
-    assert count_rows(256, ptr.device) == 256
-    assert count_rows(257, torch.device("cuda")) == 257
+    assert len(lay_out(random_tokens(256, 2), ptr_of([256]))[0]) == 256
+
+
+@pytest.mark.gpu
+def test_lay_out_adds_no_rows_on_a_gpu() -> None:
+    """Blocks are as long as their longest document."""
+    rows, layout = lay_out(random_tokens(32, 2).cuda(), ptr_of([3, 9, 20]).cuda())
+    assert (len(rows), len(layout.spare)) == (32, 0)
+    assert max(length for _, length in layout.shapes) == 20
 
 
 @pytest.mark.gpu
