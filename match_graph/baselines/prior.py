@@ -10,6 +10,7 @@ from torch import Tensor
 from match_graph.baselines.base import Advance, Baseline
 from match_graph.baselines.tensors import read_table, write_table
 from match_graph.graph import EgoBatch
+from match_graph.nn.heads.base import prior_log_odds
 
 
 class LabelPrior(Baseline):
@@ -28,7 +29,7 @@ class LabelPrior(Baseline):
         for batch in batches:
             count += torch.bincount(batch.gold[1].cpu(), minlength=self.num_labels)
             num_documents += batch.num_documents
-        self.logit = torch.logit((count.double() + 0.5) / (num_documents + 1.0)).float()
+        self.logit = prior_log_odds(count, num_documents).float()
         advance(self.num_labels)
 
     def predict(self, batch: EgoBatch) -> Tensor:
