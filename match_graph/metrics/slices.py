@@ -34,7 +34,7 @@ class LabelSlices:
         return {name: mask for name, mask in masks.items() if bool(mask.any())}
 
 
-def slice_by_frequency(train_count: Tensor, cuts: tuple[int, int] = FREQUENCY_CUTS) -> LabelSlices:
+def slice_by_frequency(train_count: Tensor) -> LabelSlices:
     """``head``, ``torso`` and ``tail`` by training documents.
 
     Tail: fewer than 20, labels never seen in training among them; torso: 20 to 100; head: more.
@@ -44,9 +44,8 @@ def slice_by_frequency(train_count: Tensor, cuts: tuple[int, int] = FREQUENCY_CU
 
     Args:
         train_count: Number of training documents of each label, [L].
-        cuts: Least and largest training count of the torso.
     """
-    low, high = cuts
+    low, high = FREQUENCY_CUTS
     place = (train_count <= high).long() + (train_count < low).long()
     return LabelSlices(("head", "torso", "tail"), place)
 
