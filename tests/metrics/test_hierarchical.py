@@ -7,12 +7,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from ragged import pack
 from sklearn.metrics import precision_recall_fscore_support
-from torch import Tensor
 
 from match_graph.errors import GraphError
 from match_graph.graph import Hierarchy
-from match_graph.graph.csr import make_ptr
 from match_graph.metrics import HierarchicalMeter, ViolationMeter
 
 NO_EDGES = torch.empty(2, 0, dtype=torch.int64)
@@ -116,12 +115,6 @@ def test_ViolationMeter_edges_of_other_labels_are_an_error() -> None:
     with pytest.raises(GraphError) as error:
         ViolationMeter(Hierarchy(torch.tensor([[3], [0]]), 4)).update(torch.zeros(2, 3))
     assert str(error.value) == ("Values must be of the 4 labels of the hierarchy, found 3.")
-
-
-def pack(sets: list[list[int]]) -> tuple[Tensor, Tensor]:
-    values = [label for labels in sets for label in labels]
-    lengths = torch.tensor([len(labels) for labels in sets], dtype=torch.int64)
-    return make_ptr(lengths), torch.tensor(values, dtype=torch.int64)
 
 
 def close(labels: list[int], edges: list[tuple[int, int]]) -> set[int]:

@@ -6,10 +6,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
+from ragged import pack
 
 from match_graph.errors import GraphError
-from match_graph.graph.csr import make_ptr
 from match_graph.metrics import (
     PROPENSITY_PARAMETERS,
     PropensityMeter,
@@ -18,12 +17,6 @@ from match_graph.metrics import (
 )
 
 KS = (1, 2, 3, 5, 8)
-
-
-def pack(sets: list[list[int]]) -> tuple[Tensor, Tensor]:
-    values = [label for labels in sets for label in labels]
-    lengths = torch.tensor([len(labels) for labels in sets], dtype=torch.int64)
-    return make_ptr(lengths), torch.tensor(values, dtype=torch.int64)
 
 
 def naive_measures(ranked, gold, weight: list[float]) -> dict[str, float]:

@@ -6,16 +6,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
+from ragged import pack
 
 from match_graph.errors import GraphError
-from match_graph.graph.csr import make_ptr
 from match_graph.metrics import RankedSumMeter, ranked_sum_at_k
-
-
-def pack(gold: list[list[int]]) -> tuple[Tensor, Tensor]:
-    lengths = torch.tensor([len(labels) for labels in gold], dtype=torch.int64)
-    return make_ptr(lengths), torch.tensor([one for labels in gold for one in labels]).long()
 
 
 def naive_rank(scores: list[float], gold: list[int], k: int) -> float:

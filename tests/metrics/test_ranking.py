@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from ragged import pack
 from sklearn.metrics import ndcg_score, precision_score, recall_score
 from torch import Tensor
 from torch_geometric.metrics import LinkPredNDCG, LinkPredPrecision, LinkPredRecall
@@ -23,12 +24,6 @@ from match_graph.metrics import (
 from match_graph.metrics.ranking import choose_labels
 
 KS = (1, 2, 3, 5, 8)
-
-
-def pack(gold: list[list[int]]) -> tuple[Tensor, Tensor]:
-    lengths = torch.tensor([len(labels) for labels in gold], dtype=torch.int64)
-    values = [label for labels in gold for label in labels]
-    return make_ptr(lengths), torch.tensor(values, dtype=torch.int64)
 
 
 def naive_measures(ranked: list[list[int]], gold: list[list[int]], empty: str) -> dict[str, float]:

@@ -4,18 +4,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from ragged import pack
 from sklearn.metrics import f1_score, precision_recall_fscore_support
-from torch import Tensor
 
 from match_graph.errors import GraphError
-from match_graph.graph.csr import make_ptr
 from match_graph.metrics import F1Meter, average_sets, find_common
-
-
-def pack(sets: list[list[int]]) -> tuple[Tensor, Tensor]:
-    values = [label for labels in sets for label in labels]
-    lengths = torch.tensor([len(labels) for labels in sets], dtype=torch.int64)
-    return make_ptr(lengths), torch.tensor(values, dtype=torch.int64)
 
 
 def naive_f1(predicted: list[list[int]], gold: list[list[int]], num_labels: int) -> dict:

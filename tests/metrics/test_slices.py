@@ -4,11 +4,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
+from ragged import pack
 
 from match_graph.errors import GraphError
 from match_graph.graph import Hierarchy
-from match_graph.graph.csr import make_ptr
 from match_graph.metrics import (
     FREQUENCY_CUTS,
     F1Meter,
@@ -19,12 +18,6 @@ from match_graph.metrics import (
 )
 
 KS = (1, 3)
-
-
-def pack(sets: list[list[int]]) -> tuple[Tensor, Tensor]:
-    values = [label for labels in sets for label in labels]
-    lengths = torch.tensor([len(labels) for labels in sets], dtype=torch.int64)
-    return make_ptr(lengths), torch.tensor(values, dtype=torch.int64)
 
 
 def test_slice_by_frequency_cuts() -> None:
