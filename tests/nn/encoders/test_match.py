@@ -1,7 +1,6 @@
 """The encoder of MATCH against a loop over documents and tokens, and against torch's own layer."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -9,31 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from match_graph.errors import ConfigError
-from match_graph.graph import BuiltGraph, EgoBatch, EgoLoader, EgoSampler, TokenSpace
+from match_graph.graph import EgoBatch, TokenSpace
 from match_graph.nn import MatchEncoder, TokenEmbedding
 from match_graph.nn.layers import TransformerLayer
 
 CHANNELS, CODE = 6, 4
 
 
-@pytest.fixture(autouse=True)
-def float64() -> Iterator[None]:
-    """Everything in this file is computed in float64."""
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
-
-
-@pytest.fixture(scope="module")
-def space(toy_graph: BuiltGraph) -> TokenSpace:
-    return TokenSpace.from_data(toy_graph.data)
-
-
-@pytest.fixture(scope="module")
-def batch(toy_graph: BuiltGraph, space: TokenSpace) -> EgoBatch:
-    """Twelve documents of 2 to 14 tokens, one of them without words."""
-    sampler = EgoSampler(toy_graph.data)
-    return next(iter(EgoLoader(toy_graph.data, sampler, space, torch.arange(12), batch_size=12)))
+pytestmark = pytest.mark.usefixtures("float64")
 
 
 def make_encoder(space: TokenSpace, seed: int = 0, **settings: object) -> MatchEncoder:
@@ -121,15 +103,15 @@ def naive_input(encoder: MatchEncoder, batch: EgoBatch, document: int) -> list[T
 )
 @torch.no_grad()
 def test_MatchEncoder_documents_equal_a_naive_implementation(
-    space: TokenSpace, batch: EgoBatch, settings: dict[str, int]
+    toy_space: TokenSpace, toy_batch: EgoBatch, settings: dict[str, int]
 ) -> None:
     """Per document without padding; post-norm, the root of a head's width, [CLS] states joined."""
-    encoder = make_encoder(space, **settings)
-    output = encoder(batch)
+    encoder = make_encoder(toy_space, **settings)
+    output = encoder(toy_batch)
     assert output.states is None
     assert output.document.shape == (12, encoder.out_channels)
     for document in range(12):
-        tokens = naive_input(encoder, batch, document)
+        tokens = naive_input(encoder, toy_batch, document)
         for layer in encoder.layers:
             tokens = naive_layer(layer, tokens)
         expected = torch.cat(tokens[: encoder.num_cls])
@@ -138,29 +120,29 @@ def test_MatchEncoder_documents_equal_a_naive_implementation(
 
 @torch.no_grad()
 def test_MatchEncoder_input_is_cls_then_metadata_then_words(
-    space: TokenSpace, batch: EgoBatch
+    toy_space: TokenSpace, toy_batch: EgoBatch
 ) -> None:
     """Token by token against the loop; ptr counts the [CLS] tokens."""
-    encoder = make_encoder(space)
-    tokens, ptr = encoder.join(batch)
-    assert ptr.diff().tolist() == [length + 2 for length in batch.ptr.diff().tolist()]
+    encoder = make_encoder(toy_space)
+    tokens, ptr = encoder.join(toy_batch)
+    assert ptr.diff().tolist() == [length + 2 for length in toy_batch.ptr.diff().tolist()]
     for document, part in enumerate(tokens.split(ptr.diff().tolist())):
-        expected = torch.stack(naive_input(encoder, batch, document))
+        expected = torch.stack(naive_input(encoder, toy_batch, document))
         assert torch.allclose(part, expected, rtol=1e-12, atol=1e-14)
 
 
 @torch.no_grad()
 def test_MatchEncoder_of_one_layer_joins_torchs_cls_states(
-    space: TokenSpace, batch: EgoBatch, copy_layer
+    toy_space: TokenSpace, toy_batch: EgoBatch, copy_layer
 ) -> None:
     """The last layer is computed for [CLS] tokens only; the result is the same."""
-    encoder = make_encoder(space, num_layers=1, num_cls=3)
+    encoder = make_encoder(toy_space, num_layers=1, num_cls=3)
     copied = copy_layer(encoder.layers[0])
-    tokens, ptr = encoder.join(batch)
+    tokens, ptr = encoder.join(toy_batch)
     expected = [
         copied(part.unsqueeze(0))[0, :3].flatten() for part in tokens.split(ptr.diff().tolist())
     ]
-    found = encoder(batch).document
+    found = encoder(toy_batch).document
     assert torch.allclose(found, torch.stack(expected), rtol=1e-10, atol=1e-12)
 
 
@@ -174,13 +156,13 @@ def replace_tokens(batch: EgoBatch, document: int) -> EgoBatch:
 
 @torch.no_grad()
 def test_MatchEncoder_change_of_one_document_changes_no_other(
-    space: TokenSpace, batch: EgoBatch
+    toy_space: TokenSpace, toy_batch: EgoBatch
 ) -> None:
     """Also through padding, groups and layers."""
-    encoder = make_encoder(space)
-    before = encoder(batch).document
+    encoder = make_encoder(toy_space)
+    before = encoder(toy_batch).document
     for document in range(12):
-        after = encoder(replace_tokens(batch, document)).document
+        after = encoder(replace_tokens(toy_batch, document)).document
         changed = (after - before).abs().amax(dim=1) > 1e-9
         assert changed.nonzero().view(-1).tolist() == [document]
 
@@ -197,15 +179,15 @@ def reorder(batch: EgoBatch, document: int, words: bool) -> EgoBatch:
 
 @torch.no_grad()
 def test_MatchEncoder_metadata_are_a_set_and_words_a_sequence(
-    space: TokenSpace, batch: EgoBatch
+    toy_space: TokenSpace, toy_batch: EgoBatch
 ) -> None:
     """The order of metadata does not matter, that of words does."""
-    encoder = make_encoder(space)
-    before = encoder(batch).document
-    metadata = encoder(reorder(batch, 0, words=False))
-    assert not torch.equal(reorder(batch, 0, words=False).token_id, batch.token_id)
+    encoder = make_encoder(toy_space)
+    before = encoder(toy_batch).document
+    metadata = encoder(reorder(toy_batch, 0, words=False))
+    assert not torch.equal(reorder(toy_batch, 0, words=False).token_id, toy_batch.token_id)
     assert torch.allclose(metadata.document, before, rtol=1e-10, atol=1e-12)
-    words = encoder(reorder(batch, 0, words=True)).document
+    words = encoder(reorder(toy_batch, 0, words=True)).document
     assert float((words[0] - before[0]).abs().max()) > 1e-3
 
 
@@ -233,24 +215,24 @@ def test_MatchEncoder_cls_tokens_start_at_the_scale_of_others(scaled: bool, std:
 
 
 def test_MatchEncoder_dropout_acts_in_training_by_the_seed(
-    space: TokenSpace, batch: EgoBatch
+    toy_space: TokenSpace, toy_batch: EgoBatch
 ) -> None:
     """Two passes differ, two passes of one seed do not, and a rate of 0 is evaluation."""
-    encoder = make_encoder(space, dropout=0.5).train()
+    encoder = make_encoder(toy_space, dropout=0.5).train()
     torch.manual_seed(0)
-    first, second = encoder(batch).document, encoder(batch).document
+    first, second = encoder(toy_batch).document, encoder(toy_batch).document
     torch.manual_seed(0)
-    assert torch.equal(encoder(batch).document, first)
+    assert torch.equal(encoder(toy_batch).document, first)
     assert not torch.equal(first, second)
-    without = make_encoder(space, dropout=0.0)
-    assert torch.equal(without.train()(batch).document, without.eval()(batch).document)
+    without = make_encoder(toy_space, dropout=0.0)
+    assert torch.equal(without.train()(toy_batch).document, without.eval()(toy_batch).document)
 
 
-def test_MatchEncoder_width_that_heads_cannot_share_is_an_error(space: TokenSpace) -> None:
+def test_MatchEncoder_width_that_heads_cannot_share_is_an_error(toy_space: TokenSpace) -> None:
     """The sentence names both numbers."""
     config = MatchEncoder.Config(num_heads=3, position_channels=4)
     with pytest.raises(ConfigError) as error:
-        MatchEncoder(TokenEmbedding(space, 6), config)
+        MatchEncoder(TokenEmbedding(toy_space, 6), config)
     assert str(error.value) == (
         "The width of the encoder must be a multiple of num_heads, found 10 (embedding plus "
         "position channels) and 3; change model.encoder_config."
