@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-#: Documents of a batch, sorted by length, are cut into groups that are padded to their own longest.
-#: A group costs the start of a dozen kernels, which take as long as so many padded pairs of query
-#: and key; groups are made of sixteenths of the batch, so that few sizes of them occur.
+#: Documents of a batch are grouped by length, and a group is padded to its longest document.
+#: Launching the kernels of one more group takes as long as this many padded pairs of query and key;
+#: the size of a group is a multiple of a sixteenth of the batch, so that few sizes occur.
 _PAIRS_PER_GROUP, _PIECES = 1 << 16, 16
-#: On CPU a matrix product of a shape that was not there lately costs .3 ms of compiling, up to 27
-#: times per step. So blocks are as long as a multiple of the first, and `lay_out` adds rows up to a
-#: multiple of the second.
+#: On CPU a matrix product of a shape not seen recently first compiles for .3 ms, up to 27 times per
+#: step. So `lay_out` rounds the lengths of blocks up to a multiple of the first of these numbers,
+#: and the number of rows to a multiple of the second.
 _LENGTH_STEP, _ROW_STEP = 8, 256
 
 
@@ -52,17 +52,17 @@ class RaggedLayout:
         num_rows: int | None = None,
         length_step: int = 1,
     ) -> "RaggedLayout":
-        """The layout of packed documents, one of which has a token at least.
+        """The layout of packed documents, at least one of which has a token.
 
         Args:
             ptr: Offsets of the documents, [B + 1].
-            num_groups: Number of groups of documents of similar length; None weighs padding against
-                groups.
+            num_groups: Number of groups of documents of similar length; None trades padding
+                against the cost of a group.
             num_rows: Number of rows N, of which those after the last token are spare; None for no
                 spare rows.
             length_step: Unit of block lengths, which are multiples of it.
         """
-        device, ptr = ptr.device, ptr.cpu()  # a GPU would be waited for once for each group
+        device, ptr = ptr.device, ptr.cpu()  # avoids one synchronisation with a GPU per group
         num_rows = int(ptr[-1]) if num_rows is None else num_rows
         lengths = ptr.diff()
         order = torch.argsort(lengths, stable=True)
@@ -148,7 +148,7 @@ def _round_up(number: int, step: int) -> int:
 
 
 class _Rearrange(torch.autograd.Function):
-    """Rows by index, whose gradient is rows by the inverse index instead of a scattered sum.
+    """Gathers rows by index; the gradient gathers by the inverse index instead of a scatter-add.
 
     Padding is masked out of attention, so its gradient is zero and need not be added to the token
     that it repeats.
@@ -169,10 +169,10 @@ class _Rearrange(torch.autograd.Function):
 
 
 @contextmanager
-def _without_plans(device: torch.device) -> Iterator[None]:
-    """Context without cuDNN's attention, which torch prefers on a GPU in bfloat16.
+def _without_cudnn_attention(device: torch.device) -> Iterator[None]:
+    """Disables cuDNN's attention, which torch prefers on a GPU in bfloat16.
 
-    It plans each shape anew, and nearly every batch has one of its own.
+    cuDNN builds an execution plan per shape, and nearly every batch has a new shape.
     """
     if device.type != "cuda" or not torch.backends.cuda.cudnn_sdp_enabled():
         yield
@@ -185,7 +185,7 @@ def _without_plans(device: torch.device) -> Iterator[None]:
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, valid: Tensor | None) -> Tensor:
-    """Softmax(q k^T / sqrt(C)) v by the fastest kernel that is there.
+    """Softmax(q k^T / sqrt(C)) v by the fastest available kernel.
 
     On CPU in bfloat16 plain matrix products take a third of the time of the fused kernel (measured
     forward and backward with 16 to 64 documents of 60 to 200 tokens), and a softmax in float32
@@ -202,7 +202,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, valid: Tensor | None) -> T
     """
     if query.device.type != "cpu" or query.dtype != torch.bfloat16:
         mask = None if valid is None else valid[:, None, None, :]
-        with _without_plans(query.device):
+        with _without_cudnn_attention(query.device):
             return nn.functional.scaled_dot_product_attention(query, key, value, mask)
     num_rows, num_heads, num_queries, width = query.shape
     query, key, value = query.flatten(0, 1), key.flatten(0, 1), value.flatten(0, 1)
@@ -333,10 +333,10 @@ def draw_weights(*layers: nn.Module) -> None:
 
 
 def unreached(*tensors: Tensor) -> Tensor:
-    """Zero, with a gradient of zero for tensors that the tokens of a batch do not reach.
+    """Zero with a zero gradient for tensors that the forward pass of a batch does not use.
 
-    Where several processes average their gradients, they wait for one of every parameter from each
-    process, also from one whose documents have no token.
+    Processes that average their gradients wait for a gradient of every parameter from each of them,
+    also from one whose documents have no token.
     """
     return 0 * torch.stack([tensor.sum() for tensor in tensors]).sum()
 
@@ -357,12 +357,12 @@ class ReceivedAttention:
 
 @contextmanager
 def record_attention(model: nn.Module) -> Iterator[list[ReceivedAttention]]:
-    """Records in every forward pass of the block what documents' states attend to, per layer.
+    """Records what documents' states attend to in each layer, for the forward passes of the block.
 
-    A document's states are the first tokens that an attention is asked for alone: the [CLS] tokens
-    of MATCH and BertXML in their last layer, the relay of Star-Transformer in every cycle. Models
-    without such a layer add nothing. The weights are computed a second time, since the fused
-    kernels keep none.
+    A document's states are the tokens whose attention alone is computed: the [CLS] tokens of MATCH
+    and BertXML in their last layer, the relay of Star-Transformer in every cycle. Models without
+    such a layer add nothing. The weights are computed a second time, since fused kernels do not
+    return them.
     """
     found: list[ReceivedAttention] = []
 

@@ -22,10 +22,10 @@ class CoherentOutput(nn.Module):
     Source: the max constraint module of C-HMCNN (Giunchiglia & Lukasiewicz, NeurIPS 2020),
     https://arxiv.org/abs/2010.10151. Differs from it by its place: networks are not trained
     through it, so that it stands behind blends, calibration and baselines alike. Trained through
-    it, MATCH was behind, ahead and level with three numbers of documents (experiments/hierarchy).
+    it, MATCH was worse, better and equal on three sizes of corpus (experiments/hierarchy).
 
-    The closure is sparse, [labels, descendants] pairs and never [L, L]; labels are taken in
-    chunks.
+    The closure is stored as pairs of label and descendant, never as [L, L]; labels are processed
+    in chunks.
 
     Args:
         hierarchy: Label hierarchy.

@@ -1,4 +1,4 @@
-"""Tokens and features -> vectors: the embedding layer that every encoder shares."""
+"""The embedding layer that all encoders share: tokens and features -> vectors."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -72,12 +72,12 @@ class FeatureInput(nn.Module):
 
 
 class TokenEmbedding(TokenTable):
-    """Vectors of a token space, multiplied by the root of their size unless asked otherwise.
+    """Vectors of a token space, scaled by the square root of their width unless disabled.
 
     Rows start uniform on the unit sphere, or from pre-trained unit vectors by `load_vectors`;
     the factor (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762) brings either to unit
     variance per channel. MATCH does not name it; its settings leave it out. [UNK] rows are trained
-    by token dropout: in training a share of the tokens is shown as the [UNK] of its type.
+    by token dropout: in training a share of the tokens is replaced by the [UNK] of its type.
 
     This is the one place where features become input. Those of a document are the vector of one
     more token, see `prepare`; those of other nodes are mapped and added to the learned vectors of
@@ -87,8 +87,8 @@ class TokenEmbedding(TokenTable):
         space: The token space.
         channels: Width of the embeddings, the paper's delta.
         dropout: Dropout rate on the channels of embedded tokens.
-        token_dropout: Share of tokens shown as [UNK] in training.
-        scaled: Whether vectors are multiplied by the root of ``channels``.
+        token_dropout: Share of tokens replaced by [UNK] in training.
+        scaled: Whether vectors are multiplied by the square root of ``channels``.
         features: Features of documents and other nodes.
         feature_dropout: Dropout rate on features.
         feature_scale: Factor of features' vectors; at 1 those of F features start √(F C / (F + C))
@@ -124,7 +124,7 @@ class TokenEmbedding(TokenTable):
         #: Node types of the space whose nodes have features.
         self.featured = [name for name in space.types if name in features.rows]
         self.inputs = nn.ModuleList(make(features.rows[name].size(1)) for name in self.featured)
-        #: Not registered: what is mapped from a file is neither saved nor sent to other processes.
+        #: No buffers: rows mapped from a file are neither saved nor sent to other processes.
         self._rows = [
             features.rows[name][: space.num_kept[space.field_index(name)]] for name in self.featured
         ]
@@ -145,7 +145,7 @@ class TokenEmbedding(TokenTable):
         return len(self.space.types) + (self.document is not None)
 
     def reset_parameters(self) -> None:
-        """Draws every row anew; [PAD] is zero."""
+        """Reinitializes every row; [PAD] is zero."""
         for first, last in blocks_of(self.num_tokens):
             block = self.weight.new_empty(last - first, self.channels).normal_()
             block = nn.functional.normalize(block, dim=1)
@@ -170,10 +170,10 @@ class TokenEmbedding(TokenTable):
             module.set_moments(rows)
 
     def load_vectors(self, vectors: Mapping[str, Tensor]) -> dict[str, int]:
-        """Starts the kept nodes of some types from given vectors.
+        """Initializes the kept nodes of some types from given vectors.
 
-        The [UNK] of a type starts from the mean of the type's vectors, shorter than a unit vector:
-        it says little. Types without vectors keep theirs.
+        The [UNK] of a type is set to the mean of the type's vectors, which is shorter than a unit
+        vector. Types without vectors keep theirs.
 
         Args:
             vectors: Vectors of nodes by node type, at least the kept ones, [num_nodes, C].
@@ -225,7 +225,7 @@ class TokenEmbedding(TokenTable):
 
     def forward(self, batch: EgoBatch) -> Tensor:
         """Vectors of the tokens of a prepared batch, [N, C]."""
-        embedded = self._embed(self._hide(batch.token_id, batch.field))
+        embedded = self._embed(self._drop_tokens(batch.token_id, batch.field))
         if self.document is not None and batch.x is not None:
             (place,) = (batch.field == self.space.document_field).nonzero(as_tuple=True)
             vectors = self.document(batch.x[row_index(batch.ptr)[place]])
@@ -240,7 +240,7 @@ class TokenEmbedding(TokenTable):
             field: Index of each token's type, [N], int64.
             ptr: Offsets of the lists, [B + 1], int64.
         """
-        shown = self._hide(token_id, field)
+        shown = self._drop_tokens(token_id, field)
         if self.featured:
             everything = torch.arange(len(shown), device=shown.device)
             return self.dropout(mean_rows(self._embed(shown), everything, ptr))
@@ -288,11 +288,11 @@ class TokenEmbedding(TokenTable):
             embedded = embedded.index_add(0, place, added)
         return embedded
 
-    def _hide(self, token_id: Tensor, field: Tensor) -> Tensor:
-        """In training, shows a share of the tokens as the [UNK] of their type."""
+    def _drop_tokens(self, token_id: Tensor, field: Tensor) -> Tensor:
+        """In training, replaces a share of the tokens by the [UNK] of their type."""
         if not (self.training and self.token_dropout):
             return token_id
-        hidden = torch.rand(token_id.shape, device=token_id.device) < self.token_dropout
-        if self.document is not None:  # what stands for features has no [UNK]
-            hidden &= field < self.space.document_field
-        return torch.where(hidden, 1 + field, token_id)  # [UNK] ids follow [PAD]
+        dropped = torch.rand(token_id.shape, device=token_id.device) < self.token_dropout
+        if self.document is not None:  # the token of a document's features has no [UNK]
+            dropped &= field < self.space.document_field
+        return torch.where(dropped, 1 + field, token_id)  # [UNK] ids follow [PAD]

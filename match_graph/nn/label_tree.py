@@ -20,8 +20,7 @@ class TreeModel(MatchModel):
 
     The children of the ``beam`` best nodes above are scored, in training those of the gold nodes
     too; all others count as impossible. In training the scores are z, which learn P(n | parent);
-    otherwise they are the log-odds of P(n). The levels above are trained before and stay as they
-    are.
+    otherwise they are the log-odds of P(n). The levels above are already trained and frozen.
 
     Source: section 3.3 of AttentionXML (You et al., NeurIPS 2019),
     https://arxiv.org/abs/1811.01727. Scores are given as [B, nodes], as every model gives them,
@@ -60,7 +59,7 @@ class TreeModel(MatchModel):
         self.register_buffer("child", torch.zeros(sizes[-1], dtype=torch.int64))
 
     def reset_parameters(self) -> None:
-        """Draws every parameter anew, those of the levels above too."""
+        """Reinitializes every parameter, those of the levels above too."""
         super().reset_parameters()
         self.above.reset_parameters()
 
@@ -72,7 +71,7 @@ class TreeModel(MatchModel):
         self.child_ptr.copy_(make_ptr(torch.bincount(parent, minlength=num_above)))
 
     def start_from_above(self) -> None:
-        """Starts embedding, encoder and the shared layers of the head from the level above."""
+        """Initializes embedding, encoder and the head's shared layers from the level above."""
         self.embedding.load_state_dict(self.above.embedding.state_dict())
         self.encoder.load_state_dict(self.above.encoder.state_dict())
         self.head.start_from(self.above.head)
@@ -114,8 +113,8 @@ class TreeModel(MatchModel):
         """Children of the chosen nodes.
 
         Returns:
-            Per document [B, M], padded with node 0; which are no padding, [B, M], bool; and the
-            node above each of these, packed.
+            Children per document, [B, M], padded with node 0; mask of those that are not padding,
+            [B, M], bool; and their parents, packed.
         """
         row, node = chosen.nonzero(as_tuple=True)
         start = self.child_ptr[node]
@@ -149,7 +148,7 @@ def make_levels(
     features: NodeFeatures | None = None,
     sharded: bool = False,
 ) -> MatchModel:
-    """A model of the last level, with those above it; without any it is flat."""
+    """A model of the last level with the levels above it; a flat model for a single level."""
     if len(sizes) == 1:
         return MatchModel(space, sizes[0], config, hierarchy, features, sharded)
     return TreeModel(space, sizes, config, hierarchy, features, sharded)

@@ -184,7 +184,7 @@ def prepend(first: Tensor, tokens: Tensor, ptr: Tensor) -> tuple[Tensor, Tensor]
 
 
 def check_heads(channels: int, num_heads: int, what: str) -> None:
-    """Checks that heads share the width evenly.
+    """Checks that the width is a multiple of the number of heads.
 
     Args:
         channels: Width of the encoder.
@@ -192,7 +192,7 @@ def check_heads(channels: int, num_heads: int, what: str) -> None:
         what: Terms that make up the width, for the message.
 
     Raises:
-        ConfigError: They do not.
+        ConfigError: It is not.
     """
     if channels % num_heads:
         raise ConfigError(

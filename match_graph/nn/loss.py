@@ -70,7 +70,7 @@ def match_loss(
 
 
 class _LabelWeight(nn.Module):
-    """A head's ``label_weight`` as a forward pass, so that other parameters can be put in."""
+    """A head's ``label_weight`` as a forward pass, for `torch.func.functional_call`."""
 
     def __init__(self, head: Head) -> None:
         super().__init__()
@@ -81,11 +81,11 @@ class _LabelWeight(nn.Module):
 
 
 def _read_label_weight(head: Head) -> Tensor:
-    """Whole parameters of each label; from whole parameters where it is computed of shards.
+    """Unsharded label weights; a head that computes them does so from unsharded parameters.
 
-    That gathers all parameters of such a head a second time in each step. The whole ones that FSDP
-    has in the head's forward pass do not serve: it frees them at its end, and reduces their
-    gradients once, perhaps before those of what is computed here are there.
+    That gathers all parameters of such a head a second time in each step. Those that FSDP gathers
+    for the head's forward pass cannot be reused: it frees them at its end, and reduces their
+    gradients once, possibly before the gradients of what is computed here.
     """
     try:
         return whole(head.label_weight)
@@ -98,7 +98,7 @@ def _read_label_weight(head: Head) -> Tensor:
 
 
 def whole(values: Tensor) -> Tensor:
-    """A parameter, or what is computed from it, put together from its shards if it has any."""
+    """A parameter, or a tensor computed from it, gathered from its shards if it is sharded."""
     full: Tensor = values.full_tensor() if hasattr(values, "full_tensor") else values
     return full
 
@@ -203,9 +203,9 @@ def _check_finite(value: Tensor, name: str) -> Tensor:
 class _Excess(torch.autograd.Function):
     """Mean over documents of the weighted sum of max(0, child - parent); logits [B, L] -> scalar.
 
-    The gradient falls out of the value. Two products with the incidence of the edges take half the
-    time of gathering and adding rows, with 603 edges and 64 documents as with 27,288 and 256
-    (measured on CPU). Where child and parent are equal the gradient is 0.
+    The gradient is computed along with the value. Two products with the incidence of the edges take
+    half the time of gathering and adding rows, with 603 edges and 64 documents as with 27,288 and
+    256 (measured on CPU). Where child and parent are equal the gradient is 0.
     """
 
     @staticmethod
@@ -228,7 +228,7 @@ class _Excess(torch.autograd.Function):
 
 
 class _LaplacianForm(torch.autograd.Function):
-    """1/2 tr(W^T Laplacian W); its gradient, Laplacian W, falls out of the value."""
+    """1/2 tr(W^T Laplacian W); its gradient, Laplacian W, is a by-product of the value."""
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, laplacian: SparseRows) -> Tensor:

@@ -16,8 +16,8 @@ from match_graph.typing import EdgeType
 def mean_rows(values: Tensor, index: Tensor, ptr: Tensor) -> Tensor:
     """Means of chosen rows by packed lists, zero for empty ones, [B, C].
 
-    The rows are summed where they lie: no [N, C] is made, neither here nor for the gradient, which
-    is the sum over the lists that hold a row, found by one sort.
+    No [N, C] tensor is made, neither here nor for the gradient, which is the sum over the lists
+    that hold a row, found by one sort.
 
     Args:
         values: Rows to average, [V, C], floating point.

@@ -11,11 +11,11 @@ from match_graph.nn.attention import RaggedLayout, unreached
 def run_recurrent(network: nn.RNNBase, tokens: Tensor, ptr: Tensor) -> Tensor:
     """The states of a recurrent network, which starts from zero in each document.
 
-    On CPU the documents are padded in blocks of similar length, and each document is turned round
-    for the backward direction: the gradient of torch's `PackedSequence` fills the whole sequence
+    On CPU the documents are padded in blocks of similar length, and each document is reversed for
+    the backward direction: the gradient of torch's `PackedSequence` fills the whole sequence
     with zeros at every step (measured 5 to 8 times slower, forward and backward, on 16 documents
     of up to 70 and 200 tokens). Elsewhere it is torch's own, in the precision of its weights:
-    autocast to bfloat16 runs cuDNN in float16, whose small gradients vanish unscaled.
+    under autocast to bfloat16 cuDNN runs in float16, where small gradients underflow unscaled.
 
     Args:
         network: Recurrent network, such as `torch.nn.LSTM`; bidirectional or not.
@@ -61,16 +61,16 @@ def time_order(ptr: Tensor) -> tuple[Tensor, Tensor]:
 def _run_in_blocks(network: nn.RNNBase, tokens: Tensor, ptr: Tensor) -> Tensor:
     """`run_recurrent`, layer by layer and direction by direction."""
     layout, row = RaggedLayout.from_ptr(ptr), row_index(ptr)
-    turned = ptr[row] + ptr[row + 1] - 1 - torch.arange(row.numel(), device=ptr.device)
+    backwards = ptr[row] + ptr[row + 1] - 1 - torch.arange(row.numel(), device=ptr.device)
     weights = iter(network.all_weights)
     for layer in range(network.num_layers):
         if layer:
             tokens = nn.functional.dropout(tokens, network.dropout, network.training)
         states = _run_direction(network, tuple(next(weights)), tokens, layout)
         if network.bidirectional:
-            from_end = tokens.index_select(0, turned)
+            from_end = tokens.index_select(0, backwards)
             from_end = _run_direction(network, tuple(next(weights)), from_end, layout)
-            states = torch.cat([states, from_end.index_select(0, turned)], dim=1)
+            states = torch.cat([states, from_end.index_select(0, backwards)], dim=1)
         tokens = states
     return tokens
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from match_graph.errors import GraphError
 from match_graph.io.exchange import BLOCK_ROWS, RowRoute, RowShard
 
-#: Why an encoder that takes the process's own rows for the whole table is refused.
+#: Message for an encoder that reads a sharded weight as if it held all rows.
 READS_OWN_ROWS = (
     "An encoder that reads the embedding's weight itself needs all of its rows, but each process "
     "has rows of its own alone; set train.shard_embeddings=false, or look tokens up by the "
@@ -111,7 +111,7 @@ def blocks_of(num_rows: int) -> Iterator[tuple[int, int]]:
 
 
 class FetchedRows:
-    """Rows of a sharded table that one batch needs.
+    """Rows of a sharded table for one batch, fetched from the processes that own them.
 
     Args:
         weight: The process's rows of the table, [size, C].

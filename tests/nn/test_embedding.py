@@ -356,5 +356,5 @@ def test_TokenEmbedding_tokens_of_features_are_never_hidden() -> None:
     embedding.token_dropout = 0.99
     batch = embedding.prepare(two_documents(torch.randn(2, 3)))
     for _ in range(20):
-        shown = embedding._hide(batch.token_id, batch.field)
+        shown = embedding._drop_tokens(batch.token_id, batch.field)
         assert shown[[0, 4]].tolist() == [0, 0]
