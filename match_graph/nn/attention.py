@@ -235,8 +235,8 @@ class RaggedAttention(nn.Module):
         self.out = nn.Linear(channels, channels)
 
     def reset_parameters(self) -> None:
-        """Draws the weights anew."""
-        draw_weights(self.project, self.out)
+        """Reinitializes the weights."""
+        reset_layers(self.project, self.out)
 
     def forward(
         self, tokens: Tensor, layout: RaggedLayout, queries: Tensor | None = None
@@ -323,8 +323,8 @@ class RaggedAttention(nn.Module):
         return states.transpose(1, 2).reshape(-1, self.channels)
 
 
-def draw_weights(*layers: nn.Module) -> None:
-    """Draws linear layers and convolutions anew: weights Xavier uniform, biases zero."""
+def reset_layers(*layers: nn.Module) -> None:
+    """Reinitializes linear layers and convolutions: weights Xavier uniform, biases zero."""
     for layer in layers:
         assert isinstance(layer, nn.Linear | nn.Conv1d)
         nn.init.xavier_uniform_(layer.weight)

@@ -47,7 +47,7 @@ class FeatureInput(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws the weights anew."""
+        """Reinitializes the weights."""
         nn.init.normal_(self.linear.weight, std=sum(self.linear.weight.shape) ** -0.5)
         nn.init.zeros_(self.linear.bias)
 

@@ -8,7 +8,7 @@ from torch.autograd.function import once_differentiable
 
 from match_graph.errors import ConfigError
 from match_graph.graph.csr import open_gaps
-from match_graph.nn.attention import RaggedAttention, RaggedLayout, draw_weights, lay_out
+from match_graph.nn.attention import RaggedAttention, RaggedLayout, lay_out, reset_layers
 
 
 class ByteDropout(nn.Module):
@@ -83,9 +83,9 @@ class TransformerLayer(nn.Module):
         self.dropout = ByteDropout(dropout)
 
     def reset_parameters(self) -> None:
-        """Draws the weights anew."""
+        """Reinitializes the weights."""
         self.attention.reset_parameters()
-        draw_weights(self.linear1, self.linear2)
+        reset_layers(self.linear1, self.linear2)
         self.norm1.reset_parameters()
         self.norm2.reset_parameters()
 
@@ -130,7 +130,7 @@ class TransformerStack(nn.ModuleList):
         )
 
     def reset_parameters(self) -> None:
-        """Draws the weights of all layers anew."""
+        """Reinitializes the weights of all layers."""
         for layer in self._typed():
             layer.reset_parameters()
 

@@ -42,7 +42,7 @@ class AttentionXmlEncoder(TextEncoder):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws the parameters anew, as torch does."""
+        """Reinitializes the parameters, as torch does."""
         self.lstm.reset_parameters()
 
     def forward(self, batch: EgoBatch) -> EncoderOutput:

@@ -79,7 +79,7 @@ class Encoder(nn.Module):
         return None
 
     def reset_parameters(self) -> None:
-        """Draws every parameter anew, but those of the embedding."""
+        """Reinitializes every parameter except those of the embedding."""
         raise NotImplementedError
 
     @property

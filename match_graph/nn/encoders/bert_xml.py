@@ -7,7 +7,7 @@ from pydantic import Field
 from torch import nn
 
 from match_graph.graph import EgoBatch
-from match_graph.nn.attention import draw_weights
+from match_graph.nn.attention import reset_layers
 from match_graph.nn.embedding import TokenEmbedding
 from match_graph.nn.encoders.base import (
     EncoderOutput,
@@ -69,11 +69,11 @@ class BertXmlEncoder(TextEncoder):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws the parameters anew."""
+        """Reinitializes the parameters."""
         nn.init.normal_(self.cls, std=self.embedding.scale / self.embedding.channels**0.5)
         nn.init.normal_(self.position, std=0.1)
         self.layers.reset_parameters()
-        draw_weights(self.pooler)
+        reset_layers(self.pooler)
 
     def forward(self, batch: EgoBatch) -> EncoderOutput:
         """Document states [B, num_cls * delta]."""

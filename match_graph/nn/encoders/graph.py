@@ -14,7 +14,7 @@ from match_graph.config import StrictModel
 from match_graph.errors import ConfigError
 from match_graph.graph import EgoBatch, NeighborhoodConfig, TokenSpace
 from match_graph.graph.build import CITATION_FIELD
-from match_graph.nn.attention import draw_weights
+from match_graph.nn.attention import reset_layers
 from match_graph.nn.embedding import TokenEmbedding
 from match_graph.nn.encoders.base import Encoder, EncoderOutput, NumLayers, Rate, Width
 from match_graph.nn.layers import ByteDropout
@@ -106,8 +106,8 @@ class GraphEncoder(Encoder):
             )
 
     def reset_parameters(self) -> None:
-        """Draws the parameters anew."""
-        draw_weights(self.project)
+        """Reinitializes the parameters."""
+        reset_layers(self.project)
         nn.init.normal_(self.node_type, std=0.1)
         for module in (*self.layers, *self.norms):
             module.reset_parameters()

@@ -45,7 +45,7 @@ class MeanLayer(nn.Module):
         self.edge_types = edge_types
 
     def reset_parameters(self) -> None:
-        """Draws the weights anew."""
+        """Reinitializes the weights."""
         self.conv.reset_parameters()
 
     def forward(

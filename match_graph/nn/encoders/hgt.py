@@ -74,7 +74,7 @@ class AttentionLayer(nn.Module):
             self.conv.skip[key_of(name)].requires_grad_(False)
 
     def reset_parameters(self) -> None:
-        """Draws the weights anew."""
+        """Reinitializes the weights."""
         self.conv.reset_parameters()
 
     def forward(

@@ -110,7 +110,7 @@ class MatchEncoder(Encoder):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws the parameters anew."""
+        """Reinitializes the parameters."""
         nn.init.normal_(self.cls, std=self.embedding.scale / self.embedding.channels**0.5)
         if self.field is not None:
             nn.init.normal_(self.field, std=0.1)

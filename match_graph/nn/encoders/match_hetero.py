@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from match_graph.config import StrictModel
 from match_graph.graph import EgoBatch, NeighborhoodConfig
 from match_graph.graph.csr import make_ptr, ragged_arange
-from match_graph.nn.attention import draw_weights
+from match_graph.nn.attention import reset_layers
 from match_graph.nn.embedding import TokenEmbedding
 from match_graph.nn.encoders.base import NumLayers, Width
 from match_graph.nn.encoders.hetero_sage import HeteroSageEncoder
@@ -57,12 +57,12 @@ class MatchHeteroEncoder(MatchEncoder):
         return config.neighborhood
 
     def reset_parameters(self) -> None:
-        """Draws the parameters anew."""
+        """Reinitializes the parameters."""
         super().reset_parameters()
         if not hasattr(self, "role"):  # called by the constructor of MATCH
             return
         self.graph_encoder.reset_parameters()
-        draw_weights(self.adapt)
+        reset_layers(self.adapt)
         nn.init.normal_(self.role, std=0.1)
 
     def join(self, batch: EgoBatch) -> tuple[Tensor, Tensor]:

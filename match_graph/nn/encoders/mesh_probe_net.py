@@ -59,7 +59,7 @@ class MeshProbeNetEncoder(TextEncoder):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws the parameters anew: the network as torch does, probes Xavier uniform."""
+        """Reinitializes the parameters: the network as torch does, probes Xavier uniform."""
         self.rnn.reset_parameters()
         nn.init.xavier_uniform_(self.probes)
 

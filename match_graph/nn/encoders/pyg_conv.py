@@ -97,7 +97,7 @@ class ConvLayer(nn.Module):
             self.conv = HeteroConv(convs, aggr=config.aggr)
 
     def reset_parameters(self) -> None:
-        """Draws the weights anew."""
+        """Reinitializes the weights."""
         self.conv.reset_parameters()
 
     def forward(

@@ -47,7 +47,7 @@ class RelationalLayer(nn.Module):
         self.conv = RGCNConv(channels, channels, len(edge_types), num_bases)
 
     def reset_parameters(self) -> None:
-        """Draws the weights anew."""
+        """Reinitializes the weights."""
         self.conv.reset_parameters()
 
     def forward(

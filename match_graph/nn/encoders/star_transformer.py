@@ -9,7 +9,7 @@ from torch_geometric.utils import segment
 
 from match_graph.graph import EgoBatch
 from match_graph.graph.csr import row_index
-from match_graph.nn.attention import RaggedAttention, RaggedLayout, draw_weights
+from match_graph.nn.attention import RaggedAttention, RaggedLayout, reset_layers
 from match_graph.nn.embedding import TokenEmbedding
 from match_graph.nn.encoders.base import EncoderOutput, NumHeads, NumLayers, Rate, TextEncoder
 from match_graph.nn.encoders.presets import read_presets
@@ -49,7 +49,7 @@ class StarTransformerEncoder(TextEncoder):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws the parameters anew."""
+        """Reinitializes the parameters."""
         for cycle in self.cycles:
             assert isinstance(cycle, StarCycle)
             cycle.reset_parameters()
@@ -104,8 +104,8 @@ class StarCycle(nn.Module):
         self.dropout = ByteDropout(dropout)
 
     def reset_parameters(self) -> None:
-        """Draws the weights anew."""
-        draw_weights(self.query, self.key_value, self.out)
+        """Reinitializes the weights."""
+        reset_layers(self.query, self.key_value, self.out)
         self.relay_attention.reset_parameters()
         self.node_norm.reset_parameters()
         self.relay_norm.reset_parameters()

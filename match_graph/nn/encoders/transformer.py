@@ -57,7 +57,7 @@ class TransformerEncoder(TextEncoder):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws the parameters anew."""
+        """Reinitializes the parameters."""
         self.layers.reset_parameters()
 
     def forward(self, batch: EgoBatch) -> EncoderOutput:

@@ -9,7 +9,7 @@ from torch_geometric.utils import segment
 
 from match_graph.graph import EgoBatch
 from match_graph.graph.csr import make_ptr, open_gaps, ragged_arange
-from match_graph.nn.attention import draw_weights
+from match_graph.nn.attention import reset_layers
 from match_graph.nn.embedding import TokenEmbedding
 from match_graph.nn.encoders.base import EncoderOutput, Rate, TextEncoder, Width
 from match_graph.nn.encoders.presets import read_presets
@@ -60,8 +60,8 @@ class XmlCnnEncoder(TextEncoder):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws the parameters anew."""
-        draw_weights(*self.filters, self.bottleneck)
+        """Reinitializes the parameters."""
+        reset_layers(*self.filters, self.bottleneck)
 
     def forward(self, batch: EgoBatch) -> EncoderOutput:
         """Document states [B, bottleneck]."""

@@ -60,7 +60,7 @@ class Head(nn.Module):
         raise NotImplementedError
 
     def reset_parameters(self) -> None:
-        """Draws every parameter anew."""
+        """Reinitializes every parameter."""
         raise NotImplementedError
 
     def set_prior(self, count: Tensor, num_documents: int | Tensor) -> None:

@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 from match_graph.config import MAX_CHANNELS, StrictModel
 from match_graph.graph import LabelGraph
 from match_graph.graph.label_clusters import tree_sizes
-from match_graph.nn.attention import RaggedLayout, draw_weights, unreached
+from match_graph.nn.attention import RaggedLayout, reset_layers, unreached
 from match_graph.nn.encoders.base import EncoderOutput
 from match_graph.nn.heads.base import Head
 
@@ -97,10 +97,10 @@ class LabelAttentionHead(Head):
         return self.attention
 
     def reset_parameters(self) -> None:
-        """Draws the weights anew: Xavier uniform, label vectors normal, biases zero."""
+        """Reinitializes the weights: Xavier uniform, label vectors normal, biases zero."""
         nn.init.normal_(self.attention, std=4 / self.in_channels**0.5)
         nn.init.zeros_(self.bias)
-        draw_weights(self.project, *self.hidden, self.out)
+        reset_layers(self.project, *self.hidden, self.out)
 
     def start_from(self, other: Head) -> None:
         """Takes over the layers that the labels share."""

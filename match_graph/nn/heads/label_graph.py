@@ -108,7 +108,7 @@ class LabelGraphHead(Head):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws the weights anew: learned vectors about as long as 1, biases zero."""
+        """Reinitializes the weights: learned vectors about as long as 1, biases zero."""
         if self.start is not None:
             nn.init.normal_(self.start, std=self.start.size(1) ** -0.5)
         for linear in (self.project, self.project_x):
