@@ -1,4 +1,4 @@
-"""The encoder contract: what it needs of a batch, what it gives; the base of those of words."""
+"""The encoder contract: what it needs of a batch, what it gives; the base of text encoders."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from match_graph.graph import EgoBatch, NeighborhoodConfig
 from match_graph.nn.embedding import TokenEmbedding
 from match_graph.typing import WORD
 
-#: Kinds of settings with their ranges and, where it is the same everywhere, their meaning.
+#: Types of common settings: their bounds and, where encoders share it, their description.
 Width: TypeAlias = Annotated[int, Field(ge=1, le=MAX_CHANNELS)]
 NumLayers: TypeAlias = Annotated[int, Field(ge=1, le=256)]
 NumTokens: TypeAlias = Annotated[int, Field(ge=1, le=1024)]
@@ -72,9 +72,9 @@ class Encoder(nn.Module):
 
     @classmethod
     def neighborhood(cls, config: StrictModel) -> NeighborhoodConfig | None:
-        """The neighbourhoods of several hops to be drawn for it.
+        """The multi-hop neighbourhoods to sample for it.
 
-        None gives an encoder that needs the graph the documents' metadata and words alone.
+        With None an encoder that needs the graph gets the documents' own metadata and words.
         """
         return None
 
@@ -84,12 +84,12 @@ class Encoder(nn.Module):
 
     @property
     def rate_factors(self) -> Mapping[str, float]:
-        """Beginning of parameter names -> factor of the learning rate; 1 for all others."""
+        """Prefix of parameter names -> factor of their learning rate; 1 for all others."""
         return {}
 
     @classmethod
     def hash_files(cls, config: StrictModel) -> dict[str, str]:
-        """Checksums of the files that settings name, by setting; what is not there is left out.
+        """Checksums of the files that settings name, by setting; missing files are left out.
 
         Args:
             config: The encoder's settings.
@@ -97,7 +97,7 @@ class Encoder(nn.Module):
         return {}
 
     def save_files(self, folder: Path) -> None:
-        """Writes what the constructor reads from elsewhere and a run must keep; mostly nothing.
+        """Writes files that the constructor needs and a run must keep; by default none.
 
         Args:
             folder: Empty folder, the encoder's own.
@@ -115,19 +115,19 @@ class Encoder(nn.Module):
     def forward(self, batch: EgoBatch) -> EncoderOutput:
         """The states of a batch.
 
-        What is looked up by ``batch.document`` is there for documents of the built graph alone: a
-        new document is -1, and must get a state too.
+        ``batch.document`` is a row of the built graph, or -1 for a new document, which must get a
+        state too.
         """
         raise NotImplementedError
 
 
 class TextEncoder(Encoder):
-    """Base of encoders that were made for text.
+    """Base of text encoders.
 
-    With ``model.init=spherical``, the default, the words' vectors were pre-trained together with
-    metadata, so that an encoder of words alone still owes something to them; ``spherical_text``
-    pre-trains on words and labels only and is the fair choice, which the encoders' settings make.
-    In a blend (``model.blend``) the linear classifier leaves them out too.
+    With ``model.init=spherical``, the default, word vectors are pre-trained together with metadata,
+    so that even an encoder of words alone benefits from metadata; ``spherical_text`` pre-trains on
+    words and labels only and is the fair choice, which the encoders' presets make. In a blend
+    (``model.blend``) the linear classifier leaves metadata out too.
     """
 
     class Config(StrictModel):

@@ -23,16 +23,16 @@ from match_graph.typing import CITES, DOCUMENT, EdgeType, reverse_edge, token_ed
 
 
 class GraphEncoder(Encoder):
-    """Messages over the neighbourhoods of documents, by a layer that a subclass makes.
+    """Message passing over sampled neighbourhoods, by a layer that a subclass makes.
 
     Words and metadata start from their embedded tokens, documents from the mean of theirs and from
-    their features, so that a document that lies at the rim, or is isolated, says what it is about;
-    one linear map and a learned vector for each node type follow. Reverse edges are added to the
-    sampled graph. Each layer is followed by GELU, dropout, residual and LayerNorm, the same for
-    all, so that encoders differ in their messages alone; the last one computes documents only, and
-    each one only those nodes that a later one reads. A document's state is that of all layers, the
-    start included, joined: jumping knowledge (Xu et al. 2018, https://arxiv.org/abs/1806.03536), so
-    that its own text is not smoothed away.
+    their features, so that a document at the sample's boundary, or without edges, has a state of
+    its own; one linear map and a learned vector for each node type follow. Reverse edges are added
+    to the sampled graph. Each layer is followed by GELU, dropout, residual and LayerNorm, the same
+    for all, so that encoders differ in their messages alone. The last layer updates documents only,
+    and each other one only the nodes that a later one reads. A document's state joins those of all
+    layers, the start included: jumping knowledge (Xu et al. 2018,
+    https://arxiv.org/abs/1806.03536), so that its own text is not smoothed away.
     """
 
     class Config(StrictModel):
@@ -206,8 +206,8 @@ def key_of(node_type: str) -> str:
     """The name of a node type in PyG's layers.
 
     PyG names parameters and modules by node types and joins those of an edge type by underscores;
-    a metadata field called ``type``, ``keys`` or ``name_`` would be an attribute of the module, or
-    be torn apart where the name is split again.
+    a metadata field called ``type``, ``keys`` or ``name_`` would clash with an attribute of the
+    module, or be split in the wrong place when PyG takes the name apart.
     """
     return f"{node_type}-"
 
@@ -218,7 +218,7 @@ def key_of_edge(edge_type: EdgeType) -> EdgeType:
 
 
 def list_edge_types(space: TokenSpace, neighborhood: NeighborhoodConfig) -> list[EdgeType]:
-    """The edge types over which messages go: those that are sampled, each with its reverse."""
+    """The edge types of messages: those that are sampled, each with its reverse."""
     edge_types = [token_edge(name) for name in space.types]
     if CITATION_FIELD in space.types:
         edge_types.append(CITES)

@@ -69,7 +69,7 @@ class AttentionLayer(nn.Module):
         metadata = [*map(key_of, node_types)], [*map(key_of_edge, edge_types)]
         self.conv = HGTConv(channels, channels, metadata, num_heads)
         targets = {edge_type[2] for edge_type in edge_types}
-        for name in set(node_types) - targets:  # states not given
+        for name in set(node_types) - targets:  # not updated
             self.conv.out_lin.lins[key_of(name)].requires_grad_(False)
             self.conv.skip[key_of(name)].requires_grad_(False)
 

@@ -119,7 +119,7 @@ class LanguageModelEncoder(Encoder):
         return table
 
     def reset_parameters(self) -> None:
-        """Takes the checkpoint's weights again, or draws them; draws the projection anew."""
+        """Reloads the checkpoint's weights, or reinitializes them, and the projection."""
         self.language_model.load_state_dict(self._read("model").state_dict())
         self._reset_projection()
 
@@ -182,7 +182,7 @@ class LanguageModelEncoder(Encoder):
         return EncoderOutput(document, None, make_ptr(lengths))
 
     def _embed(self, batch: EgoBatch) -> tuple[Tensor, Tensor]:
-        """Pieces and then metadata of each document, packed [N, E], and how many, [B]."""
+        """Word pieces, then metadata of each document, packed [N, E], and their number, [B]."""
         assert batch.text is not None
         pieces = self.tokenizer(batch.text, truncation=True, max_length=self.config.max_pieces)
         ids: list[list[int]] = pieces["input_ids"]

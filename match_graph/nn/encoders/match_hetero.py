@@ -1,4 +1,4 @@
-"""MATCH with a graph encoder: the Transformer also reads the documents around a document."""
+"""MATCH with a graph encoder: the Transformer also reads the documents near a document."""
 
 from typing import ClassVar
 
@@ -18,13 +18,13 @@ from match_graph.typing import DOCUMENT
 
 
 class MatchHeteroEncoder(MatchEncoder):
-    """The encoder of MATCH over [CLS], metadata, words, and one token for each document around.
+    """The encoder of MATCH over [CLS], metadata, words, and a token for each document nearby.
 
     The documents that a document cites, that cite it, and that share metadata with it are sampled
     with their own metadata and encoded by `HeteroSageEncoder`; their states, and the document's
     own, are mapped to the width of the Transformer and follow its other tokens, with a learned
-    vector that tells them apart. Not of the paper, whose encoder sees no other document; its preset
-    "paper" is that of MATCH, for what the two share.
+    vector for its own and one for those of the others. Not of the paper, whose encoder sees no
+    other document; its preset "paper" is that of MATCH, for what the two share.
     """
 
     class Config(MatchEncoder.Config):

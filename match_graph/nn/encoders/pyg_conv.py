@@ -17,7 +17,7 @@ from match_graph.nn.encoders.graph import GraphEncoder, key_of_edge
 from match_graph.nn.neighbors import Neighbors
 from match_graph.typing import EdgeType
 
-#: Convolutions that were seen to keep the contract of encoders.
+#: Convolutions tested against the contract of encoders.
 KNOWN_CONVS = (
     "CGConv", "EdgeConv", "FiLMConv", "GATConv", "GATv2Conv", "GENConv", "GINConv",
     "GeneralConv", "GraphConv", "LEConv", "ResGatedGraphConv", "SAGEConv", "SimpleConv",
@@ -27,11 +27,11 @@ KNOWN_CONVS = (
 #: Arguments that differ from PyG's: batch normalization would make a document's state depend on its
 #: batch in training.
 _DEFAULTS: dict[str, dict[str, Any]] = {"GENConv": {"norm": "layer"}}
-#: Convolutions of a network ``nn``, and its input in channels.
+#: Convolutions with a network ``nn``: the width of its input, in multiples of the channels.
 _INPUTS_OF_NN = {"GINConv": 1, "EdgeConv": 2}
 #: Arguments that the encoder gives itself.
 _GIVEN = frozenset({"in_channels", "out_channels", "channels", "nn", "add_self_loops"})
-#: Arguments of edge attributes, which convolutions are not given.
+#: Arguments for edge attributes, which convolutions do not get.
 _OF_EDGES = frozenset({"edge_dim", "in_edge_channels", "dim", "fill_value"})
 #: What ``aggr`` may be, or a list of these.
 _AGGREGATIONS = (

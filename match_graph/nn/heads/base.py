@@ -13,7 +13,7 @@ from match_graph.pretrain.vectors import spread_label_vectors
 
 
 class Head(nn.Module):
-    """States -> logits [B, L].
+    """Logits [B, L] from an encoder's states.
 
     A subclass states what it ``takes`` of an encoder: "document" or "tokens"; and whether it
     ``needs_label_graph``, without which it cannot be made.
@@ -64,7 +64,7 @@ class Head(nn.Module):
         raise NotImplementedError
 
     def set_prior(self, count: Tensor, num_documents: int | Tensor) -> None:
-        """Starts ``bias`` [L], if a head has it, at the log-odds of the labels in training.
+        """Initializes ``bias`` [L], if a head has it, with the labels' log-odds in training.
 
         Args:
             count: Number of training documents of each label, [L].
@@ -76,15 +76,15 @@ class Head(nn.Module):
                 bias.copy_(prior_log_odds(count, num_documents))
 
     def load_label_vectors(self, vectors: Tensor, width: int, slot_channels: int) -> None:
-        """Starts the labels' parameters from pre-trained vectors, for ``model.head_from_labels``.
+        """Initializes label parameters from pre-trained vectors, for ``model.head_from_labels``.
 
         Args:
             vectors: Unit vectors of the labels, [L, C].
-            width: Width of the encoder's states, with which a document's state begins.
-            slot_channels: Width of the slots that they are made of.
+            width: Width of the encoder's states, the first channels of a document's state.
+            slot_channels: Width of the slots that an encoder's state consists of.
 
         Raises:
-            ConfigError: The head has no parameters that could.
+            ConfigError: The head has no such parameters.
             GraphError: The vectors do not fit.
         """
         raise ConfigError(
@@ -93,17 +93,17 @@ class Head(nn.Module):
         )
 
     def start_from(self, other: "Head") -> None:
-        """Takes over what does not belong to single labels from a head of other labels."""
+        """Copies the parameters that labels share from a head of other labels."""
 
     @classmethod
     def level_sizes(cls, num_labels: int, config: StrictModel) -> tuple[int, ...]:
-        """Nodes on each level of the label tree, the labels last; one level is no tree."""
+        """Nodes on each level of the label tree, the labels last; one level if the head is flat."""
         return (num_labels,)
 
     def forward(self, output: EncoderOutput) -> Tensor:
         """Label scores before the sigmoid, [B, L].
 
-        They are ranked in float32: a head that gives bfloat16 under autocast makes labels tie.
+        They are ranked in float32: in bfloat16, as under autocast, labels would tie.
         """
         raise NotImplementedError
 
@@ -111,8 +111,8 @@ class Head(nn.Module):
 def prior_log_odds(count: Tensor, num_documents: int | Tensor) -> Tensor:
     """The log-odds of the labels' training frequencies, half a document added, [L], float64.
 
-    Biases start here: otherwise the first steps of a sum over many rare labels only push all
-    scores down.
+    Biases start here: otherwise the first steps of training, with a loss summed over many rare
+    labels, only push all scores down.
 
     Raises:
         GraphError: A label has more documents than there are.
@@ -130,8 +130,8 @@ class LinearHead(Head):
 
     Source: equation 16 of MATCH, https://arxiv.org/abs/2102.07349.
 
-    The scores are computed as [L, B] and handed out as their transpose, a view: the hypernymy
-    term reads whole rows of labels then. Outside of training they are computed in float32 under
+    The scores are computed as [L, B] and returned as their transpose, a view: so the hypernymy term
+    reads contiguous rows of labels. Outside of training they are computed in float32 under
     autocast too: rounded to bfloat16, the best labels of a document tie.
     """
 

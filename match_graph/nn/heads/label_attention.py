@@ -31,8 +31,8 @@ class LabelAttentionHead(Head):
     everywhere, a plateau that 250 steps on the planted corpus did not leave (NDCG@5 .58, that of
     the label prior, against .75).
 
-    Nothing of size [B, L, C] or [B, L, tokens] exists: the labels are taken in chunks, of which
-    the scores alone are kept; what the gradient needs is computed again, chunk by chunk. Outside
+    Nothing of size [B, L, C] or [B, L, tokens] exists: labels are processed in chunks, of which
+    only the scores are kept; the backward pass recomputes the rest chunk by chunk. Outside
     of training the last layer is computed in float32 under autocast too: rounded to bfloat16, the
     best labels of a document tie.
     """
@@ -103,7 +103,7 @@ class LabelAttentionHead(Head):
         reset_layers(self.project, *self.hidden, self.out)
 
     def start_from(self, other: Head) -> None:
-        """Takes over the layers that the labels share."""
+        """Copies the layers that the labels share."""
         assert isinstance(other, LabelAttentionHead)
         for name in ("project", "hidden", "out"):
             getattr(self, name).load_state_dict(getattr(other, name).state_dict())
@@ -226,7 +226,7 @@ def score_labels(
 
 
 class _LabelAttention(torch.autograd.Function):
-    """`score_labels` plus biases in chunks over labels, [L, B]; the gradient computes anew."""
+    """`score_labels` plus biases in chunks of labels, [L, B], recomputed for the gradient."""
 
     @staticmethod
     def forward(

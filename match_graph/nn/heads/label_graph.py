@@ -1,4 +1,4 @@
-"""Message passing over the label DAG: documents scored against states of the labels."""
+"""Message passing over the label DAG: documents scored against label states."""
 
 from collections.abc import Callable
 from typing import ClassVar, Literal, TypeAlias
@@ -25,7 +25,7 @@ _CONVS: dict[ConvName, Callable[..., nn.Module]] = {
 
 
 class LabelGraphHead(Head):
-    r"""Documents scored against label states, which messages over the label DAG make.
+    r"""Documents scored against label states from message passing over the label DAG.
 
     .. math::
         h^0_l = e_l + P x_l, \quad
@@ -85,7 +85,7 @@ class LabelGraphHead(Head):
                 "Label states must start from learned vectors or from features of labels, found "
                 "neither; set model.head_config.learned=true, or give labels features."
             )
-        # a copy, since what moves a module to a device may move its buffers in place
+        # a copy, since moving a module to a device may move its buffers in place
         edge_index = label_graph.hierarchy.edge_index.clone()
         self.register_buffer("edge_index", edge_index, persistent=False)
         x = None if label_graph.x is None else nn.functional.normalize(label_graph.x.float())
@@ -162,7 +162,7 @@ class LabelGraphHead(Head):
         return self._kept[1]
 
     def _forget(self, _: Tensor) -> None:
-        """Forgets states whose gradient is being computed: their graph is used up."""
+        """Drops the states whose gradient is being computed: their autograd graph is freed."""
         self._states = None
 
     def _pass_messages(self) -> Tensor:
