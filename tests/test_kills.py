@@ -55,7 +55,7 @@ def call(arguments: list[str], log: Path) -> None:
     """One command, with checkpoints every tenth of a second."""
     sys.stdout = sys.stderr = log.open("w")
     torch.set_num_threads(1)
-    checkpoint.SAVE_SECONDS, checkpoint.SAVE_FACTOR, checkpoint.ASK_EVERY = 0.1, 0.0, 3
+    checkpoint.SAVE_SECONDS, checkpoint.SAVE_FACTOR, checkpoint.SAVE_POINT_EVERY = 0.1, 0.0, 3
     pretraining.SAVE_SECONDS = 0.1
     app(arguments, standalone_mode=False)
 
@@ -129,7 +129,7 @@ def call_rank(arguments: list[str], folder: Path, rank: int, port: int) -> None:
     sys.argv = ["match-graph", *arguments]
     sys.stdout = sys.stderr = (folder / f"log{rank}").open("w", buffering=1)
     torch.set_num_threads(1)
-    checkpoint.SAVE_SECONDS, checkpoint.SAVE_FACTOR, checkpoint.ASK_EVERY = 0.1, 0.0, 3
+    checkpoint.SAVE_SECONDS, checkpoint.SAVE_FACTOR, checkpoint.SAVE_POINT_EVERY = 0.1, 0.0, 3
     main()
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from match_graph.errors import CheckpointError
 from match_graph.training.shards import find_shard
 
-#: Up to this step every one is taken in, then one in `_EVERY`.
+#: Every step up to this one is averaged, then one in `_EVERY`.
 _SETTLED, _EVERY = 64, 8
 
 
@@ -21,18 +21,18 @@ class WeightAverage:
         \bar w_t = \bar w_{t-1} + \frac{\eta + 1}{t + \eta} (w_t - \bar w_{t-1}),
         \quad \eta = \frac{1}{share} - 2
 
-    so that what is averaged at step t is share * t steps old in the mean. Source: the
+    so that the weights averaged at step t are share * t steps old on average. Source: the
     polynomial-decay averaging of Shamir and Zhang 2013, https://arxiv.org/abs/1212.1824. An
     exponential average that reaches as far back at the end of a training lags at its beginning.
     With a share of 1/2 all steps count alike: from a later epoch on, that is stochastic weight
     averaging (Izmailov et al. 2018, https://arxiv.org/abs/1803.05407).
 
-    After the first steps one in 8 is taken in, with the weight of the 8 together: to read and write
-    all parameters at every step would cost time. What an update does depends on the step and the
-    two sets of weights alone, so that a resumed training needs nothing else.
+    After the first steps only every 8th is averaged, with the weight of all 8: to read and write
+    all parameters at every step would cost time. An update depends on the step and the two sets of
+    weights alone, so that a resumed training needs no other state.
 
-    As `torch.optim.swa_utils.AveragedModel`, without a second model: so it also serves models whose
-    parameters are spread over processes, which cannot be copied.
+    As `torch.optim.swa_utils.AveragedModel`, but without a second model: so it also serves sharded
+    models, which cannot be copied.
 
     Args:
         model: Model on its device; its parameters are read at every `update`.
@@ -50,14 +50,14 @@ class WeightAverage:
         self._own, self._averages = (
             [find_shard(value) for value in values] for values in (parameters, self.values)
         )
-        self._left_out: set[int] = set()  # their places
+        self._left_out: set[int] = set()  # indices of parameters
 
     def update(self, step: int) -> None:
-        """Takes the model's parameters in, if it is their turn.
+        """Updates the average, unless `keeps` leaves the step out.
 
         Args:
-            step: Step number, 1 for the first that is averaged, none before; each must be given in
-                its turn.
+            step: Step number, 1 for the first that is averaged; nothing happens before it. Steps
+                must be given in order.
         """
         kept = self.keeps(step)
         if kept == 1:
@@ -82,13 +82,13 @@ class WeightAverage:
         return math.prod(1 - (self.eta + 1) / (one + self.eta) for one in taken)
 
     def leave_out(self, parameter: Tensor) -> Tensor:
-        """Leaves the updates of a parameter's average, which this returns, to the caller."""
+        """Excludes a parameter from `update`; returns its average, which the caller updates."""
         place = self._place(parameter)
         self._left_out.add(place)
         return self._averages[place]
 
     def take_in(self, parameter: Tensor) -> None:
-        """Averages a parameter that was left out again."""
+        """Includes a parameter in `update` again."""
         self._left_out.discard(self._place(parameter))
 
     def _place(self, parameter: Tensor) -> int:
@@ -106,7 +106,7 @@ class WeightAverage:
             torch._foreach_copy_(self._own, kept)
 
     def load(self, values: list[Tensor]) -> None:
-        """Goes on from averages, each of its parameter's shape and placement.
+        """Restores averages, each of its parameter's shape and placement.
 
         Raises:
             CheckpointError: They are of another model.

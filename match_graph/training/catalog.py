@@ -102,7 +102,7 @@ def _flatten(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def list_models() -> list[Entry]:
     """Names that ``model.encoder`` and ``model.head`` take: encoders, heads, baselines."""
-    with torch.random.fork_rng(devices=[]):  # parameters are drawn; leave the caller's draws alone
+    with torch.random.fork_rng(devices=[]):  # initializing must not change the caller's state
         encoders = [_describe(*one, "encoder", *_count(one[1])) for one in sorted(ENCODERS.items())]
         heads = [_describe(*one, "head", _count_head(one[1])) for one in sorted(HEADS.items())]
     return [*encoders, *heads, *(_describe(*one, "baseline") for one in sorted(BASELINES.items()))]

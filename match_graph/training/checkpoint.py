@@ -24,20 +24,20 @@ from match_graph.nn.loss import Losses
 from match_graph.training.parts import check_parts, remove_parts
 from match_graph.training.processes import any_of, gather
 
-#: Between two checkpoints within an epoch, and the least factor of what one costs.
+#: Least seconds between two checkpoints within an epoch, and as a multiple of what one takes.
 SAVE_SECONDS, SAVE_FACTOR = 30.0, 20.0
 #: No training has as many epochs, or steps in one.
 _MOST = 2**40
 #: Batches between two points of an epoch where a checkpoint may be written. Lazily updated rows are
-#: brought up to date at each of them, so that a training does not depend on whether one is written.
-ASK_EVERY = 256
+#: brought up to date at each of them, so that training does not depend on whether one is written.
+SAVE_POINT_EVERY = 256
 #: Batches at the end of an epoch whose mean loss the history keeps beside that of the epoch.
 RECENT = 100
 
 
-def is_turn(step: int) -> bool:
-    """True after every `ASK_EVERY`-th batch of an epoch, where a checkpoint may be written."""
-    return step % ASK_EVERY == 0
+def is_save_point(step: int) -> bool:
+    """Whether a checkpoint may be written after a batch of an epoch, counted from 1."""
+    return step % SAVE_POINT_EVERY == 0
 
 
 @pydantic_dataclass(config=ConfigDict(strict=True, extra="forbid"))
@@ -61,7 +61,7 @@ class TrainState:
         """Progress of a checkpoint's training.
 
         Raises:
-            CheckpointError: The checkpoint does not say so, or no training can be so far.
+            CheckpointError: The checkpoint's progress is missing or impossible.
         """
         found = content.get("train")
         with suppress(TypeError, ValueError):
@@ -94,7 +94,7 @@ class LossMeter:
         self.num_documents = 0
 
     def reset(self) -> None:
-        """Forgets all batches."""
+        """Starts an epoch."""
         self.sums = torch.zeros_like(self.sums)
         self.recent.clear()
         self.num_documents = 0
@@ -120,7 +120,7 @@ class LossMeter:
         return {**names, "loss_recent": float(recent.mean()) if recent.numel() else 0.0}
 
     def state_dict(self, fabric: Fabric) -> dict[str, Tensor]:
-        """Counts of each process, [num_processes, ...]; each of them must call this."""
+        """Sums and counts of each process, [num_processes, ...]; every process must call this."""
         recent = torch.stack(list(self.recent)) if self.recent else self.sums[:0]
         number = torch.tensor(self.num_documents)
         return {
@@ -130,7 +130,7 @@ class LossMeter:
         }
 
     def load_state_dict(self, state: Mapping[str, Tensor], fabric: Fabric) -> None:
-        """Goes on from what each counted; if they were not as many, the first one takes it all.
+        """Restores each process's sums; with another number of processes, the first takes all.
 
         Raises:
             ValueError: It has other shapes, or a number is not finite.
@@ -156,7 +156,7 @@ def read_checkpoint(folder: Path, origin: str, reporter: Reporter) -> dict[str, 
     """The checkpoint of a run folder; None if there is none.
 
     Raises:
-        CheckpointError: It is of other data or settings; or it is broken, and so is the one before.
+        CheckpointError: It is of other data or settings, or it and the previous one are broken.
     """
     path = folder / STATE
     if not has_state(path):
@@ -171,7 +171,7 @@ def read_checkpoint(folder: Path, origin: str, reporter: Reporter) -> dict[str, 
 
 
 def check_same(fabric: Fabric, content: Mapping[str, Any] | None, path: Path) -> None:
-    """Checks that all processes go on from the same place; each of them must call this.
+    """Checks that all processes resume from the same step; every process must call this.
 
     Raises:
         CheckpointError: A process sees another checkpoint than the first one, or none.
@@ -223,10 +223,10 @@ def close_training(folder: Path, config: TrainConfig) -> None:
 
 
 class SaveTimer:
-    """Timer of checkpoints: one is due every so many seconds, more where writing takes long.
+    """Timer of checkpoints, whose interval grows with the time that writing takes.
 
     Args:
-        fabric: Processes, which ask together; the clock of the first one counts.
+        fabric: Processes, which must ask together; the clock of the first one decides.
     """
 
     def __init__(self, fabric: Fabric) -> None:
@@ -235,14 +235,14 @@ class SaveTimer:
 
     def is_due(self, step: int) -> bool:
         """Whether to write one after a step."""
-        if not is_turn(step):
+        if not is_save_point(step):
             return False
         return self._ask(time.monotonic() - self.last >= self.seconds)
 
     def is_due_after_epoch(self) -> bool:
-        """Whether to write one after an epoch: unless it takes more than a twentieth of the time.
+        """Whether to write one after an epoch: unless writing takes over a twentieth of the time.
 
-        So it is written after the first.
+        After the first epoch it is always written.
         """
         return self._ask(time.monotonic() - self.last >= SAVE_FACTOR * self.cost)
 

@@ -1,4 +1,4 @@
-"""The training loop, on Lightning Fabric: it reads from top to bottom."""
+"""The training loop, on Lightning Fabric."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ from match_graph.training.checkpoint import (
     SaveTimer,
     TrainState,
     check_same,
-    is_turn,
+    is_save_point,
     read_checkpoint,
 )
 from match_graph.training.device import count_threads
@@ -50,7 +50,7 @@ def watch_nothing(row: Mapping[str, float]) -> None:
 
 @dataclass(frozen=True)
 class FitInputs:
-    """What a model is fitted on, and where to.
+    """Inputs of a training, and where its results go.
 
     Args:
         train_loader: Batches of the training documents, with gold labels.
@@ -79,16 +79,16 @@ class FitInputs:
 
 
 def train_model(model: MatchModel, inputs: FitInputs, config: TrainConfig, seed: int) -> TrainState:
-    """Trains, keeps the best weights on validation NDCG@5, and resumes where a checkpoint is.
+    """Trains, keeps the best weights on validation NDCG@5, and resumes from a checkpoint if any.
 
-    Checkpoints are written after epochs, the last one among them, but for those that are so short
-    that it would take a twentieth of the time, and where an epoch is long between two batches.
-    Every epoch starts from a seed of its own, the order of its batches and what is drawn for them
-    are functions of that, and a checkpoint within an epoch holds the generators' states: so a
-    resumed training equals an uninterrupted one. Writes ``model.safetensors`` (best weights),
-    ``history.csv`` and ``checkpoint/`` into ``folder``, and the history where ``logger`` says.
+    Checkpoints are written after the last epoch, after others unless writing would take a twentieth
+    of the time, and between two batches of a long epoch. The order of an epoch's batches, what is
+    sampled for them and the seed of its random numbers depend on seed and epoch alone, and a
+    checkpoint within an epoch holds the generators' states: so a resumed training equals an
+    uninterrupted one. Writes ``model.safetensors`` (best weights), ``history.csv`` and
+    ``checkpoint/`` into ``folder``, and the history to the tracker that ``logger`` names.
 
-    Several processes take a share of every batch each; their mean gradient is that of the batch.
+    Each of several processes takes a share of every batch; their mean gradient is the batch's.
 
     Args:
         model: Model on the CPU; trained in place.
@@ -163,9 +163,9 @@ def train_model(model: MatchModel, inputs: FitInputs, config: TrainConfig, seed:
 
 
 def draw_seed(seed: int, epoch: int, rank: int) -> int:
-    """The seed of what an epoch of a process draws by chance, such as dropout; 64 bits.
+    """The seed of a process's random numbers in an epoch, such as those of dropout; 64 bits.
 
-    Mixed rather than put together from bits: torch's generator of the CPU reads the lower 32 alone.
+    Hashed, not concatenated: torch's CPU generator reads only the lower 32 bits.
 
     Args:
         seed: Seed of the run, below 2^32.
@@ -178,7 +178,7 @@ def draw_seed(seed: int, epoch: int, rank: int) -> int:
 def _resume(
     learner: Learner, content: Mapping[str, Any], path: Path, loader: EgoLoader
 ) -> Mapping[str, Tensor] | None:
-    """Loads a checkpoint; states of the random generators, None between epochs."""
+    """Loads a checkpoint; returns the random generators' states, None between epochs."""
     learner.load(content, path)
     num_steps = len(loader.order)
     if learner.state.step > num_steps:
@@ -209,7 +209,7 @@ def _train_epoch(
         loader: Batches of the training documents.
         hierarchy: Label hierarchy on the device.
         config: Resolved settings.
-        random: States of the random generators to go on from; None goes on from where they are.
+        random: States of the random generators to restore; None keeps the present ones.
         save: Callback after each step, gets the number of steps done.
         reporter: Reporter of progress.
     """
@@ -220,7 +220,7 @@ def _train_epoch(
     assert config.epochs is not None
     total = len(batches.lengths)
     done_before, num_steps = state.epoch * len(batches), config.epochs * len(batches)
-    iterator = iter(loader)  # draws a number by itself
+    iterator = iter(loader)  # draws a random number itself
     if random is not None:
         learner.restore_random(random)
     with reporter.track(f"train: epoch {state.epoch + 1}", total, "documents") as advance:
@@ -231,7 +231,7 @@ def _train_epoch(
                 done = min((state.step + 1) * batches.batch_size, total)
                 advance(done, f"loss {float(loss):.3f}")
             state.step += 1
-            if is_turn(state.step):
+            if is_save_point(state.step):
                 learner.settle()
             save(state.step)
     learner.settle()
@@ -295,7 +295,8 @@ def clip_gradients(learner: Learner, max_norm: float, of_rows: Tensor | None = N
     Args:
         learner: Model with gradients, changed in place.
         max_norm: Largest norm.
-        of_rows: Gradient of rows of the embedding that is none of its weight's, changed in place.
+        of_rows: Gradient of the embedding's rows that is not in its weight's ``grad``, changed in
+            place.
     """
     if not learner.tables and of_rows is None:
         learner.fabric.clip_gradients(
@@ -319,9 +320,9 @@ def clip_gradients(learner: Learner, max_norm: float, of_rows: Tensor | None = N
 
 
 def _check_finite(learner: Learner, config: TrainConfig) -> None:
-    """Checks the sums of the epoch's losses and the weights, before they are kept.
+    """Checks the sums of the epoch's losses and the weights, before they are saved.
 
-    Every process calls this and learns of the others.
+    Every process must call this; all fail if one does.
 
     Raises:
         ConfigError: One of them is not finite.

@@ -36,7 +36,7 @@ def make_run(tmp_path: Path, small_settings):
 def broken_off(make_run, monkeypatch: pytest.MonkeyPatch) -> Run:
     """A run with checkpoints after every step, stopped in the second epoch."""
     run, original = make_run("run"), loop_module.train_step
-    monkeypatch.setattr(checkpoint, "ASK_EVERY", 1)
+    monkeypatch.setattr(checkpoint, "SAVE_POINT_EVERY", 1)
 
     def step_or_stop(learner, *args):
         if (learner.state.epoch, learner.state.step) == (1, 3):
@@ -122,7 +122,7 @@ def test_SaveTimer_due_by_clock_and_never_costs_more_than_share(
 ) -> None:
     """After 30 seconds; after one that took 4 seconds, not before 80; after every other step."""
     now = 100.0
-    monkeypatch.setattr(checkpoint, "ASK_EVERY", 2)
+    monkeypatch.setattr(checkpoint, "SAVE_POINT_EVERY", 2)
     monkeypatch.setattr(checkpoint.time, "monotonic", lambda: now)
     timer = SaveTimer(make_fabric(TrainConfig(accelerator="cpu")))
     now += 29

@@ -95,7 +95,7 @@ def test_train_step_killed_training_equals_an_uninterrupted_one(
     save_every: int,
 ) -> None:
     """Broken off between or within epochs and started again: the same weights to the bit."""
-    monkeypatch.setattr(checkpoint, "ASK_EVERY", save_every or checkpoint.ASK_EVERY)
+    monkeypatch.setattr(checkpoint, "SAVE_POINT_EVERY", save_every or checkpoint.SAVE_POINT_EVERY)
     extra = "train.deterministic=true", *extra  # a GPU adds up in any order else
     whole = make_run("whole", *extra)
     whole.train()

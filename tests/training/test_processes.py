@@ -183,7 +183,7 @@ _TURN = 3
 
 def train_and_die(config: Config, folder: Path, epoch: int, step: int) -> None:
     """Trains with checkpoints, and kills itself before a step."""
-    checkpoint.SAVE_SECONDS, checkpoint.SAVE_FACTOR, checkpoint.ASK_EVERY = 0.0, 0.0, _TURN
+    checkpoint.SAVE_SECONDS, checkpoint.SAVE_FACTOR, checkpoint.SAVE_POINT_EVERY = 0.0, 0.0, _TURN
     original = loop.train_step
 
     def step_or_die(learner, *args):
@@ -201,7 +201,8 @@ def test_Run_killed_processes_go_on_to_the_same_weights(
     tmp_path: Path, small_settings, monkeypatch, sharing: tuple[str, ...]
 ) -> None:
     """To the bit, with dropout; of the parts in rows two states are kept and then none."""
-    monkeypatch.setattr(checkpoint, "ASK_EVERY", _TURN)  # all rows are brought up to date then
+    # all rows are brought up to date then
+    monkeypatch.setattr(checkpoint, "SAVE_POINT_EVERY", _TURN)
     common = ("train.precision=32-true", "train.accelerator=cpu", "model.init=random")
     config = small_settings(*common, *sharing, "train.batch_size=29")
     assert run_together(whole_line, config, tmp_path / "whole") == [0, 0]
