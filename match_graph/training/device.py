@@ -1,4 +1,4 @@
-"""Devices, precision, threads, and how processes share a model."""
+"""Devices, precision, threads, and the strategy of several processes."""
 
 import logging
 import os
@@ -29,11 +29,11 @@ from match_graph.training.allocator import keep_freed_memory
 from match_graph.training.heartbeat import read_timeout
 from match_graph.training.launch import check_number, count_processes, launch, read_number
 
-#: Multiplications of a matrix product for which one more thread pays on CPU.
+#: Multiplications in a matrix product from which one more thread is worth it on CPU.
 _WORK_PER_THREAD = 2**28
-#: Weights of the largest matrix of each module that was asked for.
+#: Number of weights of the largest matrix of each module, kept between calls.
 _WIDEST: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
-#: What torch was set to before each open context of `deterministic`, a state of the whole process.
+#: Global settings of torch before each open context of `deterministic`.
 _BEFORE: list[tuple[bool, bool, bool]] = []
 _LOCK = Lock()
 
@@ -61,8 +61,8 @@ def choose_device(accelerator: str | torch.device) -> torch.device:
 def choose_precision(config: TrainConfig, reads_text: bool = False) -> str:
     """The precision of a configuration; for "auto" the one that suits its device.
 
-    On a CPU that computes in bfloat16 it is bfloat16. On a GPU it is float32, where a step of a
-    network of a few layers is mostly the start of its kernels, and autocast starts more of them:
+    On a CPU that computes in bfloat16 it is bfloat16. On a GPU it is float32, since a step of a
+    network of a few layers is bound by kernel launches there, and autocast adds more of them:
     float32 was 1.0 to 1.6 times as fast as bfloat16 with seven of nine encoders, .9 times with two
     (``experiments/speed``).
 
@@ -75,20 +75,20 @@ def choose_precision(config: TrainConfig, reads_text: bool = False) -> str:
         return config.precision
     if choose_device(config.accelerator).type == "cuda":
         native = reads_text and torch.cuda.is_bf16_supported(including_emulation=False)
-    else:  # emulated bfloat16 is slower than float32, so the instructions themselves must be there
+    else:  # emulated bfloat16 is slower than float32, so the instructions must be native
         capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
         native = any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16"))
     return "bf16-mixed" if native else "32-true"
 
 
 def count_threads(batch: EgoBatch, model: MatchModel) -> int:
-    """Threads that pay in a model's operations on a batch on CPU; more only wait for each other.
+    """Number of threads worth using for a model on a batch on CPU; more only wait for each other.
 
-    A step is some hundred operations, after each of which threads meet. Where one lasts .1 ms, that
-    is no longer than it takes to wake a thread: 32 documents of 71 tokens, 634 labels and 128
-    channels make 720 documents/s with one thread, and between 370 and 790 with two that sleep while
-    they wait; beside two busy processes 420 and 300. The number depends on the batch alone, so that
-    a training comes out the same again.
+    A step is some hundred operations, after each of which threads synchronize. Where one lasts
+    .1 ms, that is no longer than it takes to wake a thread: 32 documents of 71 tokens, 634 labels
+    and 128 channels make 720 documents/s with one thread, and between 370 and 790 with two that
+    sleep while they wait; beside two busy processes 420 and 300. The number depends on the batch
+    alone, so that a training is reproducible.
 
     Args:
         batch: Batch of B documents.
@@ -127,8 +127,8 @@ def make_fabric(config: TrainConfig, find_unused: bool = False, alone: bool = Fa
         config: Settings of training: ``devices`` on each of ``num_nodes`` machines; one process
             where both are 1.
         find_unused: Whether a step may leave parameters without gradient.
-        alone: Whether this process computes by itself on one device, whoever started it and how
-            many beside it.
+        alone: Whether this process computes by itself on one device, whatever launched it and
+            however many run beside it.
 
     Raises:
         ConfigError: There is no such device, or there are not as many.
@@ -160,8 +160,8 @@ def make_fabric(config: TrainConfig, find_unused: bool = False, alone: bool = Fa
 def deterministic(config: TrainConfig, device: torch.device) -> Iterator[None]:
     """Context of bit-identical operations, where ``train.deterministic`` asks for them.
 
-    Contexts of several runs and threads may overlap in any order: at the end of the last one torch
-    is again as the caller had it.
+    Contexts of several runs and threads may overlap in any order: the last one to end restores the
+    caller's settings.
 
     Args:
         config: Settings of training.
@@ -179,7 +179,7 @@ def deterministic(config: TrainConfig, device: torch.device) -> Iterator[None]:
     try:
         yield
     finally:
-        with _LOCK:  # all but the first found it on
+        with _LOCK:  # contexts after the first found the settings on
             enabled, warns, torch.backends.cudnn.benchmark = _BEFORE.pop()
             torch.use_deterministic_algorithms(enabled, warn_only=warns)
 
@@ -206,9 +206,9 @@ def _make_strategy(config: TrainConfig, find_unused: bool) -> Strategy | str:
 
 
 def _shard(model: MatchModel, mesh: Any) -> nn.Module:
-    """Spreads parameters, gradients and moments over the processes; the head by itself.
+    """Shards parameters, gradients and moments over the processes; the head as its own unit.
 
-    So the head is whole on a device only while it computes, and never together with the rest.
+    So the head is gathered on a device only while it computes, and never together with the rest.
     """
     from torch.distributed.fsdp import fully_shard
 
@@ -218,12 +218,12 @@ def _shard(model: MatchModel, mesh: Any) -> nn.Module:
     fully_shard(model.get_submodule("head"), mesh=mesh, reshard_after_forward=True)
     apart = {table.weight for table in model.sharded_tables.values()}
     whole_model = fully_shard(model, mesh=mesh, reshard_after_forward=True, ignored_params=apart)
-    whole_model.set_reduce_scatter_unused_params(True)  # each process reduces what any of them used
+    whole_model.set_reduce_scatter_unused_params(True)  # every process reduces what any one used
     return model
 
 
 def keep_apart(model: MatchModel, device: torch.device) -> None:
-    """Leaves sharded tables out of what wraps a model, and moves them to the device.
+    """Excludes sharded tables from DDP and FSDP, and moves them to the device.
 
     Their gradients are summed by `TokenTable.reduce_gradient`, not by DDP or FSDP. The features of
     nodes are moved too: FSDP moves parameters alone.

@@ -28,7 +28,7 @@ class ScoredBatch:
     gold: tuple[Tensor, Tensor]
 
 
-#: Takes a batch that was scored.
+#: Callback that gets a scored batch.
 Observer: TypeAlias = Callable[[ScoredBatch], None]
 
 
@@ -66,7 +66,7 @@ def evaluate_model(
     model.eval()
     for batch in batches:
         logits = model(batch.to(device)).float().cpu()
-        if not batch.share:  # another process counts it; a model in parts needs all to step
+        if not batch.share:  # another process counts it; a sharded model needs all to compute
             continue
         ranked = rank_labels(logits, max(ranking.ks), label_rank)
         gold = batch.gold[0].cpu(), batch.gold[1].cpu()

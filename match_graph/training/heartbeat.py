@@ -20,13 +20,13 @@ from match_graph.errors import ConfigError, ProcessError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Names the seconds after which a process that does not answer counts as lost, and their default.
+#: Variable with the seconds after which a silent process counts as lost, and their default.
 TIMEOUT, _DEFAULT_TIMEOUT = "MATCH_GRAPH_TIMEOUT", 600.0
-#: Names the process that started this one, if one of a run did.
+#: Variable with the id of the process of the run that started this one, if any did.
 PARENT = "MATCH_GRAPH_PARENT"
-#: Seconds between two beats, and those that a process has to end by itself when one is lost.
+#: Seconds between two beats, and grace period to end by itself once a process is lost.
 _BEAT, _GRACE = 1.0, 10.0
-#: Parts of the messages of gloo and NCCL where a connection breaks or a time is over.
+#: Parts of messages of gloo and NCCL on a broken connection or a timeout.
 _SIGNS = ("gloo", "nccl", "connection closed by peer", "connection reset", "timed out", "timeout")
 
 
@@ -52,10 +52,10 @@ def read_timeout() -> timedelta:
 class Heartbeat(threading.Thread):
     """Sums a few numbers over all processes every second, in a thread and group of its own.
 
-    A process that is killed breaks the connection, one that is stopped lets the time run out; both
-    end the sum with an error on the others, also while they wait for one that works for days. Then
-    this process ends within seconds: by the error of the operation that it shares with the lost
-    one (see `shared`), or, where that waits on, by this thread.
+    A killed process breaks the connection, a stopped one runs into the timeout; both make the sum
+    fail on the others, also while they wait for one that works for days. Then this process ends
+    within seconds: by the error of the collective that it shares with the lost one (see `shared`),
+    or, if that goes on waiting, by this thread.
 
     Args:
         timeout: Duration of silence after which a process counts as lost.
@@ -67,7 +67,7 @@ class Heartbeat(threading.Thread):
         self.timeout, self.children = timeout, children
         self.group = distributed.new_group(backend="gloo", timeout=timeout)
         self.lost = threading.Event()
-        self._state = [0, 0]  # leaves; fails
+        self._state = [0, 0]  # whether this process leaves, and fails
         self._wake = threading.Event()
 
     def run(self) -> None:
@@ -88,7 +88,7 @@ class Heartbeat(threading.Thread):
 
     def _end_if_stuck(self) -> None:
         waited = 0.0
-        while waited < _GRACE:  # counted, so that a time in which all were stopped is none
+        while waited < _GRACE:  # counted in beats, so that time in which all were stopped is not
             time.sleep(_BEAT)
             waited = waited + _BEAT if _HERE.depth and not _HERE.works_alone else 0.0
         error = self.explain()
@@ -98,9 +98,9 @@ class Heartbeat(threading.Thread):
         os._exit(1)
 
     def explain(self) -> ProcessError:
-        """The lost process, and what to do.
+        """An error that names the lost process.
 
-        A killed child breaks its connections before its parent sees its end, which is waited for.
+        A killed child breaks its connections before its parent sees its exit code, hence the wait.
         """
         if self.children:
             _wait_until(lambda: any(one.poll() not in (None, 0) for one in self.children), _BEAT)
@@ -121,10 +121,10 @@ class Heartbeat(threading.Thread):
         )
 
     def judge(self, error: BaseException) -> None:
-        """Tells the other processes of an error of this one.
+        """Signals an error of this process to the others, unless it comes from a lost one.
 
         Raises:
-            ProcessError: The error is that of an operation shared with a lost process.
+            ProcessError: The error comes from a collective with a lost process.
         """
         if isinstance(error, RuntimeError):
             self.lost.wait(3 * _BEAT)
@@ -132,20 +132,20 @@ class Heartbeat(threading.Thread):
             if self.lost.is_set() or is_sign:
                 lost = self.explain()  # before the others are killed
                 self.kill_children()
-                if PARENT in os.environ:  # which says it, and ends this process, if it still can
+                if PARENT in os.environ:  # which reports it and kills this process, if it can
                     time.sleep(2 * _BEAT)
                 raise lost from error
         self._state[1] = 1
         self._wake.set()
 
     def leave(self) -> None:
-        """Ends the beats of all processes: this one is at its end."""
+        """Ends the beats of all processes, as this one is done."""
         self._state[0] = 1
         self._wake.set()
         self.join(2 * _BEAT + 1)
 
     def kill_children(self, patience: float = 0.0) -> None:
-        """Ends the processes that this one started, those that a stop holds too."""
+        """Kills the processes that this one started, stopped ones too, after some patience."""
         _wait_until(lambda: all(one.poll() is not None for one in self.children), patience)
         for child in self.children:
             if child.poll() is None:
@@ -177,7 +177,7 @@ _HERE = _Here()
 
 
 def start_heartbeat(timeout: timedelta, children: list["Popen[bytes]"]) -> None:
-    """Watches the processes from now on; once per process."""
+    """Starts the heartbeat of this process, unless it runs already."""
     if _HERE.heartbeat is None:
         _HERE.heartbeat = Heartbeat(timeout, children)
         _HERE.heartbeat.start()
@@ -202,9 +202,7 @@ def alone() -> Iterator[None]:
 
 
 def shared(function: F) -> F:
-    """Decorates what processes do together: a lost one is a `ProcessError`, and an error of this
-    one ends the others too.
-    """
+    """Decorator of collective work: a lost process is a `ProcessError`, an error ends all."""
 
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:

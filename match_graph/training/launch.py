@@ -22,14 +22,14 @@ from match_graph.config import TrainConfig
 from match_graph.errors import ConfigError, ProcessError
 from match_graph.training.heartbeat import PARENT, TIMEOUT, read_timeout, start_heartbeat
 
-#: What torchrun sets for every process, besides $MASTER_ADDR.
+#: Variables that torchrun sets for every process, besides $MASTER_ADDR.
 _NUMBERS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_PORT")
-#: Seconds of waiting after which it is said what for: other machines, processes of this one; and
-#: those between two looks.
-_SAY_AFTER, _SAY_AFTER_HERE, _LOOK_EVERY = 5.0, 60.0, 0.1
-#: The highest port, and more than enough processes.
+#: Seconds of waiting after which a message says what for: other machines, processes of this one;
+#: and seconds between two checks.
+_SAY_AFTER, _SAY_AFTER_HERE, _CHECK_EVERY = 5.0, 60.0, 0.1
+#: The highest port, which bounds ranks and counts of processes too.
 _MOST = 65535
-#: Processes on CPU that a processor may have to share; more compute nothing sooner.
+#: Largest number of processes per processor on CPU; more are no faster.
 _PER_PROCESSOR = 8
 
 
@@ -66,7 +66,7 @@ def is_by_torchrun() -> bool:
 
 
 def is_first() -> bool:
-    """Whether this is the only process, or the first of those that torchrun started."""
+    """Whether this is the first of the processes that torchrun started, or it started none."""
     return not is_by_torchrun() or read_number("RANK") == 0
 
 
@@ -105,7 +105,7 @@ def check_number(config: TrainConfig, device: torch.device) -> None:
 
 
 def launch(fabric: Fabric, config: TrainConfig) -> None:
-    """Starts the other processes of this machine and waits until all processes are there.
+    """Starts the other processes of this machine and waits for all processes to meet.
 
     torchrun and schedulers that Lightning knows start processes by themselves. Elsewhere the
     command of this process is run again for each further device of this machine. Those of other
@@ -139,7 +139,7 @@ def launch(fabric: Fabric, config: TrainConfig) -> None:
 def _meet(
     fabric: Fabric, environment: LightningEnvironment, config: TrainConfig, timeout: timedelta
 ) -> list["Popen[bytes]"]:
-    """Lets processes find each other by a store that process 0 holds; those started here."""
+    """Rendezvous by a TCP store of process 0; returns the processes that were started here."""
     if distributed.is_initialized():  # an earlier run of this program
         return []
     local, node = read_number("LOCAL_RANK"), read_number("NODE_RANK")
@@ -155,7 +155,7 @@ def _meet(
     store = _hold_store(number, timeout) if rank == 0 else _join_store(rank, number, timeout)
     children = _start_others(config.devices) if starts_others else []
     try:
-        _wait(store, rank, config, timeout, children)
+        _wait_for_all(store, rank, config, timeout, children)
         assert isinstance(fabric.strategy, ParallelStrategy)
         device = fabric.strategy.root_device.type
         backend = distributed.Backend.default_device_backend_map.get(device, "gloo")
@@ -176,7 +176,7 @@ def _place() -> tuple[str, int]:
 
 
 def _hold_store(number: int, timeout: timedelta) -> distributed.TCPStore:
-    """The store of process 0, at a free port if none is given."""
+    """Opens the store of process 0, at a free port if none is given."""
     address, port = _place()
     try:
         store = distributed.TCPStore(
@@ -194,7 +194,7 @@ def _hold_store(number: int, timeout: timedelta) -> distributed.TCPStore:
 
 
 def _join_store(rank: int, number: int, timeout: timedelta) -> distributed.TCPStore:
-    """The store of process 0, seen from another process."""
+    """Connects another process to the store of process 0."""
     address, port = _place()
     if not port:
         raise ConfigError(
@@ -202,13 +202,13 @@ def _join_store(rank: int, number: int, timeout: timedelta) -> distributed.TCPSt
             f"process {rank}; set them as on the first machine, or run torchrun."
         )
     what = f"process {rank} of {number} waits for process 0 at {address}:{port}"
-    say = _Patience(timeout, what, _SAY_AFTER)
+    wait = _Wait(timeout, what, _SAY_AFTER)
     while True:
         try:
             socket.create_connection((address, port), timeout=_SAY_AFTER).close()
             return distributed.TCPStore(address, port, number, is_master=False, timeout=timeout)
         except (OSError, RuntimeError):
-            say.look("process 0", address, port)
+            wait.pause("process 0", address, port)
 
 
 def _start_others(number: int) -> list["Popen[bytes]"]:
@@ -239,15 +239,15 @@ def _find_program() -> list[str]:
     )
 
 
-class _Patience:
-    """Timer of a wait: a message after some seconds, an error at the timeout."""
+class _Wait:
+    """A polled wait: a message after some seconds, an error at the timeout."""
 
     def __init__(self, timeout: timedelta, what: str, say_after: float) -> None:
         self.timeout, self.what, self.say_after = timeout, what, say_after
         self.start, self.has_said = time.monotonic(), False
 
-    def look(self, missing: str, address: str, port: int) -> None:
-        """Waits a moment.
+    def pause(self, missing: str, address: str, port: int) -> None:
+        """Sleeps until the next check.
 
         Raises:
             ProcessError: The time is over, or the process that started this one is gone.
@@ -263,18 +263,18 @@ class _Patience:
                 f"on every machine with its $NODE_RANK and the same $MASTER_ADDR and $MASTER_PORT."
             )
         if PARENT in os.environ and os.getppid() != int(os.environ[PARENT]):
-            raise SystemExit(1)  # it has said why
-        time.sleep(_LOOK_EVERY)
+            raise SystemExit(1)  # the other one said why
+        time.sleep(_CHECK_EVERY)
 
 
-def _wait(
+def _wait_for_all(
     store: distributed.TCPStore,
     rank: int,
     config: TrainConfig,
     timeout: timedelta,
     children: Sequence["Popen[bytes]"],
 ) -> None:
-    """Waits until every process has come to the store."""
+    """Waits until every process has registered in the store."""
     address, port = _place()
     number, is_here = config.devices * config.num_nodes, config.num_nodes == 1
     store.set(f"process {rank}", "here")
@@ -282,7 +282,7 @@ def _wait(
     what = f"process {rank} of {number} waits at {address}:{port} for the others"
     if rank == 0 and not is_here:
         what += f" (started with MASTER_ADDR={address} MASTER_PORT={port} NODE_RANK=1 and so on)"
-    say = _Patience(timeout, what, _SAY_AFTER_HERE if is_here else _SAY_AFTER)
+    wait = _Wait(timeout, what, _SAY_AFTER_HERE if is_here else _SAY_AFTER)
     while True:
         try:
             missing = [one for one in missing if not store.check([f"process {one}"])]
@@ -299,7 +299,7 @@ def _wait(
                     f"A run needs all of its processes, but process {local} of this machine ended "
                     f"with exit code {child.returncode} before the work began; see above why."
                 )
-        say.look(_name(missing), address, port)
+        wait.pause(_name(missing), address, port)
 
 
 def _name(missing: Sequence[int]) -> str:

@@ -1,4 +1,4 @@
-"""Model, optimizer, average and progress of a training: kept, saved, loaded."""
+"""State of a training, saved and loaded: model, optimizer, average, progress."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -27,10 +27,10 @@ from match_graph.training.processes import gather, lead
 from match_graph.training.row_adam import RowAdam
 from match_graph.training.shards import find_shard, is_sharded, list_parameters, load_moments
 
-#: Tensors of a checkpoint with what each is placed as, and the rows that this is of a table.
+#: Saved tensors by key, each with the tensor to place it as, and its rows if that is a share.
 Places: TypeAlias = dict[tuple[Any, ...], tuple[Any, Tensor, RowShard | None]]
 
-#: Weights of an embedding up to which Adam on all of them is the faster on a GPU.
+#: Size of an embedding below which Adam on the whole table is faster on a GPU.
 _WHOLE_ON_GPU = 2**27
 
 
@@ -46,7 +46,7 @@ class Learner:
         stepper: Optimizer as training calls it, wrapped by Fabric.
         average: Average of the model's weights, if any.
         rows: Lazy optimizer of the embedding; None where ``optimizer`` updates all of its rows.
-        origin: Name of the data and settings of the training.
+        origin: Identifier of the data and settings of the training.
         state: Progress of the training.
         history: Losses and measures, a row per epoch.
         losses: Mean losses of the current epoch.
@@ -78,18 +78,18 @@ class Learner:
         ]
 
     def averaged(self) -> AbstractContextManager[None]:
-        """Within the block the model has the averaged parameters, if an average has started."""
+        """Context in which the model has the averaged parameters, once averaging has started."""
         if self.average is None or self.state.epoch < self.average.after:
             return nullcontext()
         return self.average.shown()
 
     def settle(self) -> None:
-        """Brings all rows of the embedding up to date, as `RowAdam.settle`."""
+        """Brings all rows of the embedding up to date, see `RowAdam.settle`."""
         if self.rows is not None:
             self.rows.settle()
 
     def collect_rows(self) -> Tensor | None:
-        """The gradient of the embedding's rows, after the backward pass, as `RowAdam.collect`."""
+        """The gradient of the embedding's rows after the backward pass, see `RowAdam.collect`."""
         if self.rows is None:
             return None
         gradient = self.rows.collect()
@@ -98,7 +98,7 @@ class Learner:
         return gradient
 
     def close(self) -> None:
-        """Leaves the embedding as any other module."""
+        """Detaches the lazy optimizer from the embedding."""
         if self.rows is not None:
             self.rows.close()
         self.rows = None
@@ -108,7 +108,7 @@ class Learner:
         self.history = pd.concat([self.history, pd.DataFrame([row])], ignore_index=True)
 
     def keep_weights(self, folder: Path, write: bool) -> None:
-        """Keeps the model's weights as the best ones.
+        """Keeps the model's current weights as the best ones.
 
         Args:
             folder: Run folder.
@@ -122,7 +122,7 @@ class Learner:
             self.best = {name: value.clone() for name, value in weights.items()}
 
     def _weights(self) -> dict[str, Tensor | Share]:
-        """Parameters and buffers, as they are stored."""
+        """Parameters and buffers, shares of tables marked as such."""
         weights = self.model.state_dict()
         return {name: self._share(value, self._shards.get(name)) for name, value in weights.items()}
 
@@ -138,7 +138,7 @@ class Learner:
             lead(self.fabric, lambda: write_tensors(folder / MODEL, whole))
 
     def save(self, folder: Path) -> None:
-        """Writes the checkpoint; every process calls this and writes what it alone has."""
+        """Writes the checkpoint; every process must call this, and writes its own shards."""
         self.settle()
         if self.best is not None:
             self._write_weights(folder, self.best)
@@ -182,13 +182,13 @@ class Learner:
         return {**content, "state": state}
 
     def _shard_of(self, number: int) -> RowShard | None:
-        """Which rows a parameter of the optimizer is, if it is a share of a table."""
+        """The rows of a parameter of the optimizer that is a share of a table; None of others."""
         parameter = list_parameters(self.optimizer)[number]
         shards = (table.shard for table in self.tables.values() if table.weight is parameter)
         return next(shards, None)
 
     def load(self, content: Mapping[str, Any], path: Path) -> None:
-        """Goes on from a checkpoint, except for `restore_random`.
+        """Restores a checkpoint, except for random states, see `restore_random`.
 
         Raises:
             CheckpointError: It is of another model.
@@ -199,7 +199,7 @@ class Learner:
             self.losses.load_state_dict(content["losses"], self.fabric)
             for name, states in content["random"].items():
                 for each in states if name in (self.fabric.device.type, "cpu") else ():
-                    torch.Generator(name).set_state(each.clone())  # refuses what is none
+                    torch.Generator(name).set_state(each.clone())  # raises if it is invalid
             self.state = TrainState.from_checkpoint(content, path)
             self.history = pd.DataFrame(content["history"])
             if self.history.get("epoch", pd.Series()).tolist() != [*range(1, self.state.epoch + 1)]:
@@ -215,7 +215,7 @@ class Learner:
             ) from error
 
     def _load_tensors(self, content: Mapping[str, Any], reader: PartsReader) -> None:
-        """Loads weights, average and moments, whoever wrote them."""
+        """Loads weights, average and moments, written by any number of processes."""
         places = {**self._place_weights(content["model"])}
         if self.average is not None:
             places |= self._place_averages(content["average"])
@@ -278,7 +278,7 @@ class Learner:
         return states
 
     def restore_random(self, states: Mapping[str, Tensor]) -> None:
-        """Goes on with the draws of a checkpoint, if it is of as many processes."""
+        """Restores the random states of a checkpoint, if it is of as many processes."""
         kinds = {"cpu", "cuda"} if self.fabric.device.type == "cuda" else {"cpu"}
         if states.keys() != kinds or len(states["cpu"]) != self.fabric.world_size:
             return
@@ -292,12 +292,12 @@ class Learner:
 def make_learner(
     fabric: Fabric, model: MatchModel, config: TrainConfig, num_steps: int, origin: str
 ) -> Learner:
-    """The model on its device with optimizer and average, nothing learned yet.
+    """The model on its device with optimizer and average, before the first step.
 
-    `RowAdam` updates the embedding, of which processes may have rows of their own. Where each of
-    several has all of them the optimizer does, as gradients are reduced for the whole table, and so
-    it does on a GPU with a small one: the starts of the kernels that find and update rows take 2 of
-    10.6 ms (debtags, 32 documents), in which an H100 updates a table of the limit.
+    `RowAdam` updates the embedding if this is the only process, or if the table is sharded. Where
+    several processes each have the whole table, whose gradient is reduced as a whole, the optimizer
+    does; so it does for a small table on a GPU: launching the kernels that find and update rows
+    takes 2 of 10.6 ms (debtags, 32 documents), in which an H100 updates a table at the limit.
     """
     keep_apart(model, fabric.device)
     wrapped = fabric.setup_module(model)

@@ -1,4 +1,4 @@
-"""Trackers: each epoch, the final measures and the settings, in the logger of a run."""
+"""Experiment tracking: epochs, final measures and settings of a run, sent to its logger."""
 
 import netrc
 import os
@@ -36,13 +36,13 @@ _PARAMETERS, _CHARACTERS = 100, 6000
 _COMPARED = ("NDCG@5", "valid/NDCG@5", "test/NDCG@5")
 #: Logs a row of numbers at a step.
 Log: TypeAlias = Callable[[dict[str, float], int], object]
-#: How a logger logs, and how many epochs it holds already.
+#: A logger's function, and the number of epochs that it holds already.
 Opened: TypeAlias = Iterator[tuple[Log, int]]
 
 
 @dataclass
 class Tracker:
-    """A run's numbers on their way to its logger, each epoch once.
+    """Sends a run's numbers to its logger, each epoch once.
 
     Args:
         name: The setting ``train.logger``.
@@ -72,7 +72,7 @@ class Tracker:
 
     def _log(self, row: dict[str, float], epoch: int) -> None:
         if self.log is not None:
-            with _asking(self.name):
+            with _reaching_service(self.name):
                 self.log(row, epoch)
 
 
@@ -93,10 +93,10 @@ def check_logger(name: str) -> None:
 def open_tracker(
     name: str, folder: Path, settings: Mapping[str, Any], history: pd.DataFrame
 ) -> Iterator[Tracker]:
-    """Tracker of a run, which holds its settings and the epochs so far.
+    """Context with the tracker of a run, which holds its settings and the epochs so far.
 
-    What lies in the run folder is written anew from the history, as a killed process may have left
-    too much or too little of it; on a server the same run goes on.
+    A logger's files in the run folder are rewritten from the history, as a killed process may have
+    left too much or too little of them; on a server the same run is continued.
 
     Args:
         name: The setting ``train.logger``.
@@ -121,7 +121,7 @@ def open_tracker(
 
 @contextmanager
 def _naming_folder(folder: Path) -> Iterator[None]:
-    """Within the block an OSError without a file, such as one of a full disk, names the folder."""
+    """Context in which an OSError without a file, such as of a full disk, names the folder."""
     before = threading.excepthook
 
     def hook(arguments: threading.ExceptHookArgs) -> None:
@@ -146,11 +146,11 @@ def _remove(folder: Path) -> None:
 
 
 @contextmanager
-def _asking(name: str) -> Iterator[None]:
-    """Within the block a logger may ask its service, whose refusal is one sentence.
+def _reaching_service(name: str) -> Iterator[None]:
+    """Context of requests to a logger's service, whose failure is one sentence.
 
     Raises:
-        ConfigError: It refuses, or is not there.
+        ConfigError: It refuses, or cannot be reached.
     """
     try:
         yield
@@ -206,7 +206,7 @@ def _open_wandb(folder: Path, settings: Mapping[str, Any]) -> Opened:
     mode: Any = given or ("online" if _is_logged_in() else "offline")
     if mode != "online":
         _remove(folder / WANDB)
-    with _asking("wandb"):
+    with _reaching_service("wandb"):
         run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", _PROJECT),
             name=folder.resolve().name,
@@ -226,12 +226,12 @@ def _open_wandb(folder: Path, settings: Mapping[str, Any]) -> Opened:
         exit_code = 0
     finally:
         run.finish(exit_code)
-        if wandb.run is None:  # no run of the caller's: waits until all of ours is written
+        if wandb.run is None:  # the caller has no run: waits until ours is written
             wandb.teardown()
 
 
 def _is_logged_in() -> bool:
-    """Whether there is a key for wandb's server, in the environment or in the user's netrc."""
+    """Whether the environment or the user's netrc has a key for wandb's server."""
     if os.environ.get("WANDB_API_KEY"):
         return True
     server = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")
@@ -251,7 +251,7 @@ def _open_mlflow(folder: Path, settings: Mapping[str, Any]) -> Opened:
     server, files = os.environ.get("MLFLOW_TRACKING_URI"), (folder / MLFLOW).resolve()
     if not server:  # mlflow makes it once per process, even if it was deleted since
         (files / ".trash").mkdir(parents=True, exist_ok=True)
-    with _asking("mlflow"):
+    with _reaching_service("mlflow"):
         client = mlflow.MlflowClient(server or files.as_uri())
         run = _find_mlflow_run(client, folder)
         run_id, known = run.info.run_id, run.data.params  # parameters cannot change

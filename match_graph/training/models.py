@@ -45,9 +45,9 @@ class Model(ABC):
         config: Configuration of a run.
     """
 
-    #: Whether it is trained by gradients, in epochs, with a head; otherwise it is fitted at once.
+    #: Whether it is trained by gradients, in epochs, with a head; a baseline is fitted at once.
     is_neural: ClassVar[bool]
-    #: Settings used of sections that are not used whole: those of baselines.
+    #: Settings that it uses, by section, of sections that it does not use in full.
     used: ClassVar[Mapping[str, set[str]]] = {}
 
     def __init__(self, cls: type[Any], config: Config) -> None:
@@ -176,7 +176,7 @@ class Model(ABC):
 
     @abstractmethod
     def fit(self, module: nn.Module, inputs: FitInputs) -> None:
-        """Trains what `build` gave and writes it into a folder, unless it is there already.
+        """Trains the module of `build` and writes it into a folder, unless that was done before.
 
         Raises:
             CheckpointError: A checkpoint is broken, or of another training.
@@ -232,7 +232,7 @@ class NeuralModel(Model):
         return super().hash_files() | found
 
     def reads_features(self, node_type: str) -> bool:
-        if node_type == LABEL:  # a head of one's own may read them unasked
+        if node_type == LABEL:  # a custom head may read them without saying so
             return self.has_own_head or find_head(self.config.model).needs_label_graph
         if node_type == WORD:
             return "text" not in self.needs
@@ -270,7 +270,7 @@ class NeuralModel(Model):
         features: NodeFeatures | None = None,
     ) -> nn.Module:
         sizes = self.level_sizes(num_labels)
-        with torch.random.fork_rng(devices=[]):  # weights are read; leave the caller's draws alone
+        with torch.random.fork_rng(devices=[]):  # initializing must not change the caller's state
             model = self.with_files(folder).build(space, sizes, hierarchy, features)
         load_weights(model, folder, self.config.dataset)
         return model
@@ -282,12 +282,12 @@ class NeuralModel(Model):
 
     @staticmethod
     def write_files(encoder: Encoder, folder: Path) -> None:
-        """Writes what an encoder keeps besides its weights, once; no folder where it is nothing."""
+        """Writes an encoder's files besides its weights, once; no folder if it has none."""
         if not has_folder(folder / ENCODER_FILES):
             write_folder(folder / ENCODER_FILES, encoder.save_files)
 
     def with_files(self, folder: Path) -> "NeuralModel":
-        """The model as made from what `write_files` wrote into a run folder.
+        """The model, built from the files that `write_files` wrote into a run folder.
 
         Raises:
             CheckpointError: A file is missing or damaged.
@@ -358,7 +358,7 @@ class BaselineModel(Model):
 
 
 def find_model(config: Config) -> Model:
-    """The model that a configuration names: a registered encoder or baseline, or one's own.
+    """The model that a configuration names: a registered or custom encoder or baseline.
 
     Raises:
         ConfigError: There is none, or it does not keep the contract of encoders.
@@ -374,7 +374,7 @@ def find_model_class(name: str) -> type[Any]:
 
 
 def count_parameters(module: nn.Module) -> int:
-    """Number of learned parameters of a module, those that other processes hold too."""
+    """Number of parameters of a module, shards of other processes included."""
     elsewhere = sum(
         (table.num_tokens - len(table.weight)) * table.weight.size(1)
         for table in module.modules()

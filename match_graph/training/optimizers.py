@@ -23,7 +23,7 @@ def make_optimizer(model: MatchModel, config: TrainConfig) -> optim.Optimizer:
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
-        # the table alone: its rows may lie with several processes, and not as FSDP's do
+        # the table is a group of its own: it may be sharded, and not as FSDP shards
         kind = "matrix" if parameter.dim() > 1 else "other"
         kind = "table" if name == "embedding.weight" else kind
         factor = next((value for part, value in factors.items() if name.startswith(part)), 1.0)
@@ -59,7 +59,7 @@ def set_progress(optimizer: optim.Optimizer, progress: float, config: TrainConfi
 def find_progress(step: int, num_steps: int) -> float:
     """Share of the training done after a step, in 0..1.
 
-    It is 1/2 for the only step of a training, which would else have learning rate 0.
+    A training of a single step is at 1/2, as it would have learning rate 0 otherwise.
 
     Args:
         step: Number of the step, from 1.

@@ -1,7 +1,7 @@
-"""Sharded state on disk: each process writes its part, any number of processes reads it.
+"""Sharded state on disk: each process writes its part, any number of processes can read it.
 
-By `torch.distributed.checkpoint` as safetensors, a file per process and tensor: its own format
-keeps what it knows of the parts in a pickle, which nothing here reads.
+Written by `torch.distributed.checkpoint` as safetensors, a file per process and tensor: its default
+format keeps metadata in a pickle, and nothing here is unpickled.
 """
 
 import os
@@ -27,9 +27,9 @@ from match_graph.nn.loss import whole
 from match_graph.training.processes import gather_objects, lead, sum_up
 from match_graph.training.shards import find_shard, is_sharded, spread
 
-#: Key of what stands for a tensor that lies in a file of parts, and that of their folder.
+#: Key of a reference to a tensor in a file of parts, and of what a checkpoint says of its parts.
 PART, PARTS = "part", "parts"
-#: Bytes of a tensor that exist at once where it goes by in blocks.
+#: Bytes of a tensor that are in memory at once where it is written in blocks.
 _BLOCK_BYTES = 2**26
 
 
@@ -39,7 +39,7 @@ class Share:
 
     Args:
         values: Its rows, [size, ...].
-        shard: Which they are.
+        shard: Which rows they are.
     """
 
     values: Tensor
@@ -55,7 +55,7 @@ class Share:
         return Layout(self.values.dtype, (self.shard.num_rows, *self.values.shape[1:]))
 
     def place(self) -> Tensor:
-        """The shares of all processes as one tensor of `torch.distributed`, rows in the stack."""
+        """The shares of all processes as one DTensor, stacked in the order of the processes."""
         from torch.distributed.tensor import DTensor, Shard
 
         shape = torch.Size(self.layout.shape)
@@ -78,7 +78,7 @@ def _find_mesh(device: str) -> Any:
 
 
 def write_parts(fabric: Fabric, folder: Path, content: Any) -> tuple[Any, dict[str, Any] | None]:
-    """Writes the sharded tensors of a state into a new folder; every process calls this.
+    """Writes the sharded tensors of a state into a new folder; every process must call this.
 
     Args:
         fabric: Processes.
@@ -86,8 +86,8 @@ def write_parts(fabric: Fabric, folder: Path, content: Any) -> tuple[Any, dict[s
         content: Mappings and lists of tensors and plain values.
 
     Returns:
-        The content with a mapping in the place of each tensor that was written, for `PartsReader`;
-        and the new folder's name with its files, None where nothing is sharded.
+        The content with a reference in place of each tensor that was written, for `PartsReader`;
+        and the new folder's name with its files, None if nothing is sharded.
 
     Raises:
         OSError: A process cannot write its part.
@@ -153,7 +153,7 @@ def remove_parts(folder: Path, kept: Iterable[Mapping[str, Any] | None] = ()) ->
 
     Args:
         folder: Folder of checkpoints.
-        kept: What the checkpoints that stay say of their parts.
+        kept: Parts of the checkpoints that stay, as `write_parts` returns them.
     """
     names = {parts["folder"] for parts in kept if parts}
     for path in _list_folders(folder):
@@ -178,7 +178,7 @@ def check_parts(folder: Path, state: Mapping[str, Any]) -> None:
 
 
 class PartsReader:
-    """Tensors of a checkpoint, each placed as one of this process; they are read all at once.
+    """Reads tensors of a checkpoint, all at once, each placed as a tensor of this process.
 
     Args:
         fabric: Processes, which need not be those that wrote.
@@ -192,12 +192,12 @@ class PartsReader:
         self._targets: dict[str, Tensor] = {}
 
     def ask(self, value: Any, like: Tensor, shard: RowShard | None) -> None:
-        """Notes a tensor to be read, if it lies in the parts.
+        """Requests a tensor, if it is in the parts.
 
         Args:
-            value: Tensor, or what stands for it.
+            value: Tensor, or a reference to one.
             like: Tensor or share that it is to be placed as.
-            shard: Which rows ``like`` is; None if it is no share.
+            shard: Rows of ``like``; None if it is no share.
         """
         if not isinstance(value, Mapping):
             return
@@ -214,7 +214,7 @@ class PartsReader:
         self._targets[value[PART]] = target
 
     def read(self) -> None:
-        """Reads all that was asked for; every process calls this."""
+        """Reads all requested tensors; every process must call this."""
         if not self._targets:
             return
         from torch.distributed.checkpoint import HuggingFaceStorageReader, load
@@ -251,12 +251,12 @@ def _unstack(values: Tensor) -> Tensor:
 
 
 def write_weights(fabric: Fabric, path: Path, values: Mapping[str, Tensor | Share]) -> None:
-    """Writes weights, sharded or not, as one safetensors file; every process calls this.
+    """Writes weights, sharded or not, as one safetensors file; every process must call this.
 
-    Shares go by in blocks, other shards tensor by tensor.
+    Shares are gathered in blocks, other shards tensor by tensor.
 
     Raises:
-        OSError: They cannot be written; on the first process alone, the others end.
+        OSError: They cannot be written; raised on the first process, the others end.
     """
     layouts = {
         name: value.layout if isinstance(value, Share) else Layout(value.dtype, (*value.shape,))
@@ -269,7 +269,7 @@ def write_weights(fabric: Fabric, path: Path, values: Mapping[str, Tensor | Shar
             write_beside(path, lambda place: write_blocks(place, layouts, blocks))
     except Exception as error:
         failure = error
-    for _ in blocks:  # what others still wait to send
+    for _ in blocks:  # collectives that the others still wait in
         pass
 
     def finish() -> None:
@@ -280,7 +280,7 @@ def write_weights(fabric: Fabric, path: Path, values: Mapping[str, Tensor | Shar
 
 
 def _gather_blocks(fabric: Fabric, values: Iterable[Tensor | Share]) -> Iterator[Tensor]:
-    """Consecutive rows of tensors, on the CPU of the first process; the others get none."""
+    """Consecutive rows of tensors, on the CPU of the first process; none on the others."""
     for value in values:
         if isinstance(value, Share):
             blocks = _gather_rows(value, fabric.is_global_zero)

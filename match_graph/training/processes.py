@@ -12,12 +12,12 @@ from torch import Tensor, distributed
 from match_graph.training.heartbeat import alone
 
 T = TypeVar("T")
-#: How long processes wait for the one that builds or pre-trains, as long as its heart beats.
+#: How long processes wait for the one that builds or pre-trains, while its heartbeat goes on.
 _PATIENCE = timedelta(days=30)
 
 
 def lead(fabric: Fabric, work: Callable[[], T]) -> T | None:
-    """Runs work on process 0 only, such as writing; the others wait until it is done.
+    """Runs work, such as writing, on process 0 only; the others wait until it is done.
 
     They wait as long as it takes: a build or a pre-training may outlast the time after which a
     process counts as lost elsewhere.
@@ -46,7 +46,7 @@ def lead(fabric: Fabric, work: Callable[[], T]) -> T | None:
 
 
 def sum_up(fabric: Fabric, values: Tensor) -> Tensor:
-    """The sum over processes of a tensor that each has, on the CPU; the same on every process."""
+    """The sum of a tensor over all processes, on the CPU of every process."""
     values = values.detach().cpu().clone()
     if fabric.world_size > 1:
         distributed.all_reduce(values, group=_patient_group())
@@ -54,7 +54,7 @@ def sum_up(fabric: Fabric, values: Tensor) -> Tensor:
 
 
 def lead_all(fabric: Fabric, work: Callable[[], T]) -> T:
-    """Runs work on every process, on process 0 before the others: what it builds, they open."""
+    """Runs work on process 0 first, then on the others, which open what it built."""
     found = lead(fabric, work)
     return work() if found is None else found
 
@@ -83,7 +83,7 @@ def gather(fabric: Fabric, values: Tensor) -> Tensor:
 
 
 def gather_objects(fabric: Fabric, content: T) -> list[T]:
-    """Plain values of all processes, by their ranks."""
+    """Values of all processes, by rank; pickled in transit."""
     found: list[Any] = [None] * fabric.world_size
     distributed.all_gather_object(found, content, group=_patient_group())
     return found
@@ -91,5 +91,5 @@ def gather_objects(fabric: Fabric, content: T) -> list[T]:
 
 @cache
 def _patient_group() -> distributed.ProcessGroup:
-    """All processes, over the network of the CPUs: waiting there blocks no GPU."""
+    """All processes, by gloo on CPU tensors: waiting there blocks no GPU."""
     return distributed.new_group(backend="gloo", timeout=_PATIENCE)

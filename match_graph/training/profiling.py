@@ -10,7 +10,7 @@ from torch.profiler import ProfilerActivity, profile, schedule
 
 from match_graph.io.files import write_beside
 
-#: Steps that pass, that only start the profiler, and that are recorded.
+#: Numbers of steps that are skipped, that warm the profiler up, and that are recorded.
 WAIT, WARMUP, ACTIVE = 3, 2, 5
 #: Operations in the table.
 _ROWS = 40

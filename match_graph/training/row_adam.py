@@ -19,19 +19,19 @@ class StepTables:
     r"""Closed form of Adam's updates of a row over steps in which it has no gradient.
 
     In steps without a gradient Adam's moments of a weight shrink, by :math:`\beta_1` and
-    :math:`\beta_2`, and the weight goes on by its momentum. With
+    :math:`\beta_2`, and the weight still moves by its momentum. With
     :math:`r = \beta_1 / \sqrt{\beta_2}`, the rate :math:`\alpha_j` and the bias correction of step
-    j, what it goes from step t to step s is
+    j, its displacement from step t to step s is
 
     .. math::
         w_t - w_s = \frac{m_t}{\sqrt{v_t} + \epsilon'} (B_t - r^{s - t} B_s), \quad
         B_t = \sum_{j > t} r^{j - t} \alpha_j \frac{\sqrt{1 - \beta_2^j}}{1 - \beta_1^j}
 
-    where :math:`\epsilon'` stands for what the steps add to the root, in units of
-    :math:`\sqrt{v_t}`, :math:`\epsilon \sqrt{1 - \beta_2^j} \beta_2^{(t - j) / 2}`: their mean,
-    each weighted by its term of the sum. That is right but for the second order in their spread,
-    and they are smaller than the root by orders of magnitude. Of an average
-    :math:`a_j = k_j a_{j-1} + (1 - k_j) w_j` the same steps make
+    where :math:`\epsilon'` is the mean of what the steps add to the root, in units of
+    :math:`\sqrt{v_t}`, :math:`\epsilon \sqrt{1 - \beta_2^j} \beta_2^{(t - j) / 2}`,
+    each weighted by its term of the sum. The error is of second order in their spread, and they
+    are smaller than the root by orders of magnitude. An average
+    :math:`a_j = k_j a_{j-1} + (1 - k_j) w_j` becomes in the same steps
 
     .. math::
         a_s = K a_t + (1 - K) w_t - \frac{m_t}{\sqrt{v_t} + \epsilon'} \left(
@@ -39,14 +39,14 @@ class StepTables:
         C_s = \prod_{j \le s} k_j, \quad K = \frac{C_s}{C_t}, \quad
         T_t = \sum_{j > t} r^{j - t} \frac{1 - k_j}{C_j} B_j
 
-    All of these are numbers of a step, so that a row that was not read for any number of steps
-    costs what another one does. Source: Kingma and Ba 2015, https://arxiv.org/abs/1412.6980,
+    All of these depend on the step alone, so that a row costs the same however many steps it was
+    not read for. Source: Kingma and Ba 2015, https://arxiv.org/abs/1412.6980,
     Algorithm 1, and the sums of its geometric series.
 
     Args:
         rates: Learning rates of the steps, from the first one, [T].
-        kept: What the average keeps of itself in each step, [T], 1 where it takes nothing in; None
-            without an average.
+        kept: Decay k of the average in each step, [T], 1 where it is not updated; None without an
+            average.
         betas: Decay of the two moments.
         device: Device of the table.
     """
@@ -64,13 +64,13 @@ class StepTables:
         size = np.asarray(rates) * np.sqrt(1 - betas[1] ** step) / (1 - betas[0] ** step)
         ahead = self._sum_ahead(size, self.ratio)
         self.ahead = torch.from_numpy(ahead).to(device)
-        #: The same with the factors of epsilon, whose ratio is another one.
+        #: The same with the factors of epsilon, whose ratio differs.
         self.ratio_epsilon = betas[0] / betas[1]
         factor = np.sqrt(1 - betas[1] ** step)
         self.ahead_epsilon = torch.from_numpy(
             self._sum_ahead(size * factor, self.ratio_epsilon)
         ).to(device)  # fmt: skip
-        #: The first step of the average; none where it is behind the last.
+        #: The first step of the average; after the last step if there is none.
         self.first = self.last + 1
         if kept is None or min(kept, default=1.0) == 1.0:
             return
@@ -93,7 +93,7 @@ class StepTables:
     def take(self, upto: Tensor, now: int) -> Tensor:
         """:math:`C_s (T_t - r^{s - t} T_s)` from a row's last update t to the step s = now, [n, 1].
 
-        As two sums, up to the turn and from there on.
+        In two sums, up to the turn and from there on.
         """
         middle = min(now, self.turn)
         before = upto.clamp(max=middle)
@@ -135,7 +135,7 @@ class StepTables:
         return np.fromiter(behind, float, len(values) + 1)[::-1].copy()
 
     def clamp(self, step: int) -> int:
-        """The step, or the training's last one if it is behind it."""
+        """The step, at most the last one of the training."""
         return min(step, self.last)
 
 
@@ -174,12 +174,12 @@ class _Rows:
 
 @dataclass
 class _Read:
-    """Rows that a forward pass looked up.
+    """Rows that one look-up of a forward pass read.
 
     Args:
         index: Numbers of the distinct rows, [n].
         rows: The rows, up to date.
-        leaf: Their weights as the forward pass reads them, which collect the gradient.
+        leaf: Leaf tensor of their weights, which collects the gradient.
     """
 
     index: Tensor
@@ -193,13 +193,13 @@ class RowAdam:
     Adam updates every row of a table in each step, also those of tokens that no document of the
     batch has: their momentum goes on for some tens of steps. Here these updates are made up for
     when the row is looked up next, all at once by `StepTables`, so that the weights are those of
-    `torch.optim.Adam` up to rounding and a step costs what the tokens of its batch do. The moments
-    lie where the optimizer has them and in its form. `settle` brings all rows up to date, before
-    anything but a forward pass in training reads the table, its moments or its average.
+    `torch.optim.Adam` up to rounding, while the cost of a step depends on its batch's tokens alone.
+    The moments are kept in the optimizer's state and format. `settle` brings all rows up to date,
+    before anything but a forward pass in training reads the table, its moments or its average.
 
-    An encoder that reads the table's ``weight`` itself, not by a look-up, makes a gradient of the
-    whole of it. The optimizer then updates all rows, from the first such step on; of a table that
-    processes share it is refused.
+    An encoder that reads the table's ``weight`` itself, not by a look-up, gives it a dense
+    gradient. The optimizer then updates all rows, from the first such step on; with a sharded table
+    that is an error.
 
     Args:
         table: Table of tokens, such as the embedding.
@@ -230,7 +230,7 @@ class RowAdam:
 
     @property
     def group(self) -> dict[str, Any]:
-        """Settings of the table; another dictionary once the optimizer has read a checkpoint."""
+        """The optimizer's group of the table; a new dictionary once it has read a checkpoint."""
         return next(
             group
             for group in self.optimizer.param_groups
@@ -285,7 +285,7 @@ class RowAdam:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Adam's step on the rows that were looked up, by the gradient that `collect` gave."""
+        """Adam's step on the rows that were looked up, with the gradient from `collect`."""
         self.done += 1
         self._is_settled = False
         for read in self._read:
@@ -308,7 +308,7 @@ class RowAdam:
         self._is_settled = True
 
     def _hand_over(self) -> None:
-        """Leaves the table to the optimizer, whose gradient becomes that of all reads."""
+        """Leaves the table to the optimizer, adding the gradients of look-ups to the dense one."""
         gradient = self.table.weight.grad
         assert gradient is not None
         for read in self._read:
@@ -318,7 +318,7 @@ class RowAdam:
         self.close()
 
     def close(self) -> None:
-        """Leaves the table to the optimizer and to the average from here on; all rows are up."""
+        """Leaves the table to the optimizer and the average from here on, all rows up to date."""
         self.settle()
         self.table.rows = None
         if self._of_model is not None:
@@ -330,7 +330,7 @@ class RowAdam:
         return self.table.rows is self
 
     def _join(self) -> _Read:
-        """All reads as one, of the distinct rows."""
+        """All look-ups as one, of the distinct rows."""
         index, place = torch.cat([read.index for read in self._read]).unique(return_inverse=True)
         rows = self._bring(index)
         gradients = [read.leaf.grad for read in self._read if read.leaf.grad is not None]
@@ -339,7 +339,7 @@ class RowAdam:
         return _Read(index, rows, leaf)
 
     def _bring(self, where: Tensor | slice) -> _Rows:
-        """Rows as Adam has them after the last step, without writing them."""
+        """Rows as Adam would have them after the last step; nothing is written."""
         rows, upto = self._whole().at(where), self._upto[where].unsqueeze(1)
         tables, group = self.tables, self.group
         beta1, beta2 = group["betas"]
@@ -378,7 +378,7 @@ class RowAdam:
                 rows.average.lerp_(rows.weight, 1 - kept)
 
     def _whole(self) -> _Rows:
-        """The table and what belongs to it, made at the first call."""
+        """The table with moments and averages; the moments are created at the first call."""
         weight = self.table.weight
         state = self.optimizer.state[weight]
         if not state:

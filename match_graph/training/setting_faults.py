@@ -11,14 +11,14 @@ from match_graph.nn.model import choose_head
 from match_graph.own_code import find_class
 from match_graph.training.models import find_model_class
 
-#: Settings that name what other settings are of.
+#: Settings that decide which class other settings belong to.
 _NAMES = ("model", "model.encoder", "model.head")
 
 
 def find_setting_faults(content: Mapping[str, Any]) -> list[Fault]:
     """Faults of a configuration, those of its encoder's and head's own settings among them.
 
-    Imports encoder and head where they are classes of one's own.
+    Imports custom encoders and heads.
 
     Args:
         content: Keys and values as in a configuration file.
@@ -38,7 +38,7 @@ def find_setting_faults(content: Mapping[str, Any]) -> list[Fault]:
             head = given.get("head") or choose_head(classes["encoder"][1])
             classes["head"] = head, find_class(head, HEADS, Head, "head")
     except ConfigError as error:
-        if not faults:  # a sentence of its own
+        if not faults:  # its message stands alone
             raise
         return [*faults, Fault("", str(error))]
     for kind, (name, cls) in classes.items():

@@ -27,7 +27,7 @@ def spread(value: Tensor, like: Tensor, shard: RowShard | None = None) -> Tensor
     Args:
         value: Whole tensor.
         like: Whole tensor, shard or share of a table.
-        shard: Which rows of the table ``like`` is; None if it is no share.
+        shard: Rows of the table that ``like`` is; None if it is no share.
     """
     if shard is not None:
         own = torch.empty_like(like)
@@ -63,5 +63,5 @@ def load_moments(
 
 
 def list_parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    """Parameters by their numbers in the optimizer's state."""
+    """Parameters by their indices in the optimizer's state."""
     return [value for group in optimizer.param_groups for value in group["params"]]
