@@ -1,4 +1,4 @@
-"""The protocol of baselines: `fit` on batches with gold labels, then logits of others."""
+"""The protocol of baselines: `fit` on batches with gold labels, then `predict` logits."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -16,8 +16,8 @@ Advance: TypeAlias = Callable[[int], None]
 class Baseline(nn.Module):
     """Token sets and documents' features -> label scores, without gradients.
 
-    It stands in the place of embedding, encoder and head: ``model.encoder`` names it, and it sees
-    the tokens that an encoder would see, within the same budgets.
+    It replaces embedding, encoder and head: ``model.encoder`` names it, and it gets the tokens that
+    an encoder would get, within the same limits.
 
     Args:
         space: The token space.

@@ -31,8 +31,7 @@ class OmikujiTrees(Baseline):
     https://github.com/tomtung/omikuji. A document's probability of a label is the mean over trees
     of the product along its path; labels off the beam get 1e-7.
 
-    omikuji draws the starts of its clustering by itself: two fits differ a little, whatever the
-    seed.
+    omikuji seeds its clustering itself: two fits differ a little, whatever the seed.
 
     Raises:
         ConfigError: The package omikuji is not installed.
@@ -166,9 +165,9 @@ def write_documents(path: Path, rows: Rows, gold: Rows) -> None:
 
 @contextmanager
 def _hush() -> Iterator[None]:
-    """Sends what omikuji prints to nowhere: it writes to the file descriptors 1 and 2 directly.
+    """Discards what omikuji prints, which goes to the file descriptors 1 and 2 directly.
 
-    Predictions go to standard output, so that no line of a log may.
+    Predictions go to standard output, so no log line may go there.
     """
     sys.stdout.flush()
     sys.stderr.flush()

@@ -18,10 +18,15 @@ def write_table(folder: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def check_table(folder: Path, holds: bool, found: str) -> None:
-    """Raises what is said of the file's content if it does not hold.
+    """Checks a condition on the content of the file of tensors.
+
+    Args:
+        folder: Folder of the file.
+        holds: Whether the condition holds.
+        found: What was found otherwise, a clause of the message.
 
     Raises:
-        CheckpointError: ``found`` is what is wrong.
+        CheckpointError: The condition does not hold.
     """
     if not holds:
         raise CheckpointError(

@@ -134,12 +134,12 @@ class TfidfFeatures:
         return config.metadata_weight == "auto" and config.metadata and has_metadata
 
     def fit(self, batches: Sequence[EgoBatch], gold: Rows, seed: int = 0) -> Rows:
-        """Learns the factors from training documents and gives their rows, as `transform`.
+        """Fits the inverse document frequencies and returns the documents' rows, as `transform`.
 
         Args:
             batches: Batches of training documents.
-            gold: Their gold labels, see `stack_labels`; they choose the weight of metadata.
-            seed: Random seed of the documents that choose.
+            gold: Their gold labels, see `stack_labels`; the weight of metadata is chosen by them.
+            seed: Random seed of the documents by which the weight is chosen.
         """
         counts = self._count(batches)
         rows = self.transformer.fit(counts).transform(counts)

@@ -8,11 +8,11 @@ from torch import Tensor
 from match_graph.metrics.meter import Meter
 from match_graph.metrics.ranking import find_hits, ndcg_at_k, rank_labels
 
-#: Shares of the network that are tried.
+#: Candidate shares of the network.
 _SHARES = tuple(step / 10 for step in range(10))
-#: The share without any validation document, and what a share away from it costs: documents times
-#: squared distance, in NDCG@5 (experiments/defaults).
-_USUAL, _STRENGTH = 0.4, 20.0
+#: Prior share of the network, and the strength of the penalty on the squared distance to it: in
+#: documents times NDCG@5 (experiments/defaults).
+_PRIOR, _STRENGTH = 0.4, 20.0
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,9 @@ class Blend:
         Args:
             network: Label scores of the network before the sigmoid, [B, L].
             linear: Those of the linear classifier, [B, L].
-            fold: Fold of each document, [B], int64: blends by what the others show, so that a
-                document on which the share was fitted can be judged. None blends by all.
+            fold: Fold of each document, [B], int64: blends by the share fitted without it, so that
+                documents on which shares were fitted can be evaluated. None blends by the share of
+                all.
         """
         share: Tensor | float = self.share
         if fold is not None:
@@ -51,9 +52,9 @@ class BlendSearch(Meter):
 
     .. math:: \max_w \frac{1}{D} \sum_d NDCG@5_d(w) - \frac{c}{D} (w - w_0)^2
 
-    over shares :math:`w` in steps of .1 below 1. On 125 documents NDCG@5 of two models that are
-    equally good differs by .01 by chance, and the best share of the network by .3; the second term
-    keeps it near the usual share :math:`w_0` then, and is nothing among thousands.
+    over shares :math:`w` in steps of .1 below 1. On 125 documents NDCG@5 of two equally good models
+    differs by .01 by chance, and the best share of the network by .3; there the second term keeps
+    it near the prior share :math:`w_0`, while it is negligible among thousands.
 
     Source: stacking, Wolpert 1992, https://doi.org/10.1016/S0893-6080(05)80023-1, with a single
     weight.
@@ -90,7 +91,7 @@ class BlendSearch(Meter):
     def compute(self) -> Blend:
         """The best share, of all documents and without each fold."""
         shares = torch.tensor(_SHARES, dtype=torch.float64)
-        penalty = _STRENGTH * (shares - _USUAL).square()
+        penalty = _STRENGTH * (shares - _PRIOR).square()
         total = self._sums.sum(dim=0)
         best = [_SHARES[int((sums - penalty).argmax())] for sums in (total, *(total - self._sums))]
         return Blend(best[0], torch.tensor(best[1:], dtype=torch.float32))

@@ -51,8 +51,8 @@ class CalibrationMeter(Meter):
             logits: Label scores before the sigmoid, [B, L].
             label_ptr: Offsets of gold labels, [B + 1], int64.
             label_index: Gold labels, packed, int64.
-            ranked: Labels as they are ranked elsewhere, best first, [B, K], K at least k or L; None
-                ranks them by score alone, which tells those of equal scores apart by number.
+            ranked: Labels already ranked, best first, [B, K], K at least k or L; None ranks them by
+                score, ties by label index.
 
         Raises:
             GraphError: A score is NaN.

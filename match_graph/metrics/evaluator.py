@@ -18,7 +18,7 @@ from match_graph.metrics.ranked_sum import RankedSumMeter
 from match_graph.metrics.ranking import DEFAULT_KS, EmptyPolicy, RankingMeter
 from match_graph.metrics.sets import F1Meter, average_sets
 
-#: What each input is: its shape in words, its number of dimensions, whether it holds integers.
+#: Inputs by key: meaning and shape in words, number of dimensions, whether they are integers.
 _INPUTS: dict[str, tuple[str, int, bool]] = {
     "ranked": ("label indices, best first, [B, K], K at least the largest k", 2, True),
     "label_ptr": ("offsets of the documents' gold labels, [B + 1]", 1, True),
@@ -37,7 +37,7 @@ _PREDICTED = ("predicted_ptr", "predicted_index")
 
 @dataclass(frozen=True)
 class _Task:
-    """Inputs, measures (those with @ at each k), and what computes them."""
+    """Inputs, measures (those that end in @ at each k), and the function that computes them."""
 
     inputs: tuple[str, ...]
     measures: tuple[str, ...]
@@ -55,7 +55,7 @@ class Evaluator:
         name: Set of measures: ``ranking``, ``ranked_sum``, ``propensity``, ``f1``, ``sets``,
             ``hierarchical`` or ``violation``.
         ks: Cut-offs k of ranking measures.
-        empty: Treatment of documents with few gold labels in ``ranking``, see `RankingMeter`.
+        empty: Policy for documents with few gold labels in ``ranking``, see `RankingMeter`.
 
     Raises:
         GraphError: There is no evaluator of this name or no such policy, or a cut is below 1.
@@ -149,7 +149,7 @@ def _check_input(key: str, value: Tensor | np.ndarray | int) -> Tensor:
         raise GraphError(
             f"'{key}' must be a tensor or a NumPy array, found {type(value).__name__}."
         )
-    try:  # a copy of what has strides below 0, as [:, ::-1] of an argsort
+    try:  # copies arrays of negative strides, such as [:, ::-1] of an argsort
         given = np.asarray(value, order="C") if isinstance(value, np.ndarray) else value
         tensor = torch.as_tensor(given).detach().cpu()
     except (TypeError, ValueError) as error:
@@ -198,34 +198,34 @@ def _shorten(values: Tensor) -> str:
     return str(shown) if len(shown) <= 6 else f"{shown[:3]} ... {shown[-3:]}"
 
 
-def _check_ranked(task: Evaluator, tensors: Mapping[str, Tensor]) -> None:
+def _check_ranked(evaluator: Evaluator, tensors: Mapping[str, Tensor]) -> None:
     ranked = tensors["ranked"]
-    if ranked.size(1) < max(task.ks):
+    if ranked.size(1) < max(evaluator.ks):
         raise GraphError(
-            f"'ranked' must hold at least {max(task.ks)} labels per document, found "
+            f"'ranked' must hold at least {max(evaluator.ks)} labels per document, found "
             f"{ranked.size(1)}; rank more, or give ks up to the number of labels."
         )
     rows = torch.arange(ranked.size(0)).repeat_interleave(ranked.size(1))
     _check_repetition("ranked", rows, ranked.reshape(-1))
 
 
-def _eval_ranking(task: Evaluator, tensors: dict[str, Tensor]) -> dict[str, float]:
-    _check_ranked(task, tensors)
-    meter = RankingMeter(task.ks, task.empty)
+def _eval_ranking(evaluator: Evaluator, tensors: dict[str, Tensor]) -> dict[str, float]:
+    _check_ranked(evaluator, tensors)
+    meter = RankingMeter(evaluator.ks, evaluator.empty)
     meter.update(*(tensors[key] for key in ("ranked", *_GOLD)))
     return meter.compute()
 
 
-def _eval_ranked_sum(task: Evaluator, tensors: dict[str, Tensor]) -> dict[str, float]:
-    meter = RankedSumMeter(task.ks)
+def _eval_ranked_sum(evaluator: Evaluator, tensors: dict[str, Tensor]) -> dict[str, float]:
+    meter = RankedSumMeter(evaluator.ks)
     meter.update(*(tensors[key] for key in ("logits", *_GOLD)))
     return meter.compute()
 
 
-def _eval_propensity(task: Evaluator, tensors: dict[str, Tensor]) -> dict[str, float]:
-    _check_ranked(task, tensors)
+def _eval_propensity(evaluator: Evaluator, tensors: dict[str, Tensor]) -> dict[str, float]:
+    _check_ranked(evaluator, tensors)
     number = int(tensors["num_train_documents"])
-    meter = PropensityMeter(inverse_propensity(tensors["train_count"], number), task.ks)
+    meter = PropensityMeter(inverse_propensity(tensors["train_count"], number), evaluator.ks)
     meter.update(*(tensors[key] for key in ("ranked", *_GOLD)))
     return meter.compute()
 
@@ -236,22 +236,22 @@ def _count_sets(tensors: dict[str, Tensor]) -> F1Meter:
     return meter
 
 
-def _eval_f1(_task: Evaluator, tensors: dict[str, Tensor]) -> dict[str, float]:
+def _eval_f1(_evaluator: Evaluator, tensors: dict[str, Tensor]) -> dict[str, float]:
     return _count_sets(tensors).compute()
 
 
-def _eval_sets(_task: Evaluator, tensors: dict[str, Tensor]) -> dict[str, float]:
+def _eval_sets(_evaluator: Evaluator, tensors: dict[str, Tensor]) -> dict[str, float]:
     return average_sets(_count_sets(tensors).counts)
 
 
-def _eval_hierarchical(_task: Evaluator, tensors: dict[str, Tensor]) -> dict[str, float]:
+def _eval_hierarchical(_evaluator: Evaluator, tensors: dict[str, Tensor]) -> dict[str, float]:
     hierarchy = Hierarchy(tensors["label_edge_index"], int(tensors["num_labels"]))
     meter = HierarchicalMeter(hierarchy)
     meter.update(*(tensors[key] for key in (*_PREDICTED, *_GOLD)))
     return meter.compute()
 
 
-def _eval_violation(_task: Evaluator, tensors: dict[str, Tensor]) -> dict[str, float]:
+def _eval_violation(_evaluator: Evaluator, tensors: dict[str, Tensor]) -> dict[str, float]:
     logits = tensors["logits"]
     meter = ViolationMeter(Hierarchy(tensors["label_edge_index"], logits.size(1)))
     meter.update(logits)

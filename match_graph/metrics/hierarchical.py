@@ -91,7 +91,7 @@ class HierarchicalMeter(Meter):
         self, predicted_ptr: Tensor, predicted_index: Tensor, label_ptr: Tensor, label_index: Tensor
     ) -> None:
         """Adds a batch; arguments and errors as for `F1Meter.update`."""
-        # of the given sets first: it checks that labels are labels
+        # first of the given sets: this checks that labels are in range
         find_common(predicted_ptr, predicted_index, label_ptr, label_index, self.num_labels)
         predicted = self.close(predicted_ptr, predicted_index)
         gold = self.close(label_ptr, label_index)

@@ -1,4 +1,4 @@
-"""Base of meters: counted batch by batch, summed over processes."""
+"""Base of meters, which count batch by batch and are summed over processes."""
 
 from collections.abc import Callable, Mapping
 from typing import ClassVar

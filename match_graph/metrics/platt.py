@@ -11,16 +11,16 @@ from match_graph.metrics.meter import Meter, add_to_bins
 
 #: Bins of log-odds: an eighth wide from -8 to 16, where the last one has no upper end.
 _LOW, _HIGH, _PER_UNIT = -8, 16, 8
-#: Where no score is changed; between here and the lowest bin the change fades.
+#: Log-odds below which no score is changed; up to the lowest bin the change fades in.
 _FLOOR = 2 * _LOW
-#: Scores that are scaled at once: what a cache holds, which is 3 times as fast as all at once.
+#: Scores that are scaled at once: they fit into a cache, which is 3 times as fast.
 _CHUNK_VALUES = 2**17
-#: The prior widths of the shift that are tried; 0 leaves all scores as they are.
+#: Candidate widths of the prior of the shift; 0 leaves all scores as they are.
 _WIDTHS = (0.0, 0.1, 0.2, 0.4, 0.8, 1.6)
-#: The width of the logarithm of the scale, of that of the shift: both move a score of 3 as far.
+#: Width of the log-scale's prior, as a share of the shift's: both move a score of 3 equally far.
 _SCALE_WIDTH = 1 / 3
 _MAX_STEPS, _MAX_HALVINGS, _TOLERANCE, _ROUNDING = 50, 20, 1e-6, 1e-12
-#: Bins of all folds that are fitted at once: what a cache holds.
+#: Bins of all folds that are fitted at once: they fit into a cache.
 _BLOCK_VALUES = 2**16
 
 
@@ -28,9 +28,9 @@ _BLOCK_VALUES = 2**16
 class PlattScaling:
     r"""Platt scaling of each label: log-odds :math:`z` become :math:`e^a z + b` if above -8.
 
-    Below -8, where nothing ranks, the change fades; from -16 on there is none, and no score gets
-    there by it. So labels which were never reached (by a beam, a tree) stay equal, and improbable
-    ones stay in the order of the hierarchy. The order of documents by a label's score stays.
+    Below -8, where labels are not ranked among the best, the change fades; below -16 there is none,
+    and no score is moved there. So labels outside a beam stay equal, and improbable ones stay in
+    the order of the hierarchy. The order of documents by a label's score is kept.
 
     Args:
         scale: Slope :math:`e^a > 0` of each label, [L], float32.
@@ -55,8 +55,8 @@ class PlattScaling:
 
         Args:
             logits: Label scores before the sigmoid, [B, L].
-            fold: Fold of each document, [B], int64: scales by what the others show, so that a
-                document on which the scaling was fitted can be judged. None scales by all.
+            fold: Fold of each document, [B], int64: scales as fitted without it, so that documents
+                on which the scaling was fitted can be evaluated. None scales as fitted on all.
 
         Raises:
             GraphError: The scores are of another number of labels.
@@ -108,17 +108,17 @@ class PlattSearch(Meter):
         + \frac{(3 a)^2}{2 w^2} + \frac{b^2}{2 w^2}
 
     over documents :math:`d` with log-odds :math:`z_d` and gold labels :math:`y_d \in \{0, 1\}`.
-    A network is the surer the longer it was trained, and of some labels more than of others, so
-    that its scores of different labels cannot be compared as they are; the ranking of a document's
-    labels does compare them.
+    A network grows overconfident with training, for some labels more than for others, so that its
+    scores of different labels are not comparable, while the ranking of a document's labels compares
+    them.
 
     Source: Platt 1999, "Probabilistic outputs for support vector machines". Differs from it by a
-    normal prior around no change (a = b = 0) in the place of its softened targets, so that a label
+    normal prior around no change (a = b = 0) instead of its softened targets, so that a label
     with few gold documents stays nearly as it is. The prior's width :math:`w`, one for all labels,
-    is that with the least log-loss on held-out folds, no change among them.
+    is that with the least log-loss on held-out folds; no change is one of the candidates.
 
-    Kept are two histograms of log-odds per label and fold, of all documents and of gold ones:
-    [K, L, 192] int32 each, whatever the number of documents: 128 MB for 16,632 labels and 5 folds.
+    Memory holds two histograms of log-odds per label and fold, of all documents and of gold ones:
+    [K, L, 192] int32 each, for any number of documents: 128 MB for 16,632 labels and 5 folds.
     A score counts as the middle of its bin, at most 1/16 away. Those below -8 (.0003) are left out,
     gold or not.
 
@@ -167,7 +167,7 @@ class PlattSearch(Meter):
         add_to_bins(histogram, place)
 
     def compute(self) -> PlattScaling:
-        """The scaling; none changes anything if no document was added.
+        """The scaling; the identity if no document was added.
 
         Labels are independent, so they are fitted block by block, each for all folds at once.
         """
@@ -182,7 +182,7 @@ class PlattSearch(Meter):
             at = found.new_zeros(2, len(labels), self.num_folds + 1)
             for place, width in enumerate(_WIDTHS):
                 if width:
-                    at = block.fit(at, width)  # from where the narrower one ended
+                    at = block.fit(at, width)  # warm start from the narrower prior
                 loss[place] += block.held_out_loss(at)
                 found[:, place, :, labels] = at.transpose(1, 2)
         best, per_document = int(loss.argmin()), loss / max(int(self._num_documents), 1)
@@ -259,7 +259,7 @@ class _Block:
                 if not bool(worse.any()):
                     break
                 length = torch.where(worse, length / 2, length)
-            length = torch.where(worse, 0.0, length)  # no descent is left but rounding
+            length = torch.where(worse, 0.0, length)  # what is left of the descent is rounding
             at, scaled = at - length * step, torch.where(worse.unsqueeze(2), scaled, new_scaled)
             current = torch.where(worse, current, new)
         return at

@@ -88,6 +88,6 @@ class RankedSumMeter(Meter):
         self._counts += rank.isfinite().sum(dim=0)
 
     def compute(self) -> dict[str, float]:
-        """Mean ranks; none at a k that no document has as many gold labels for."""
+        """Mean ranks; without those k for which no document has k gold labels."""
         parts = zip(self.ks, self._sums.tolist(), self._counts.tolist(), strict=True)
         return {f"RankedSum@{k}": total / count for k, total, count in parts if count}

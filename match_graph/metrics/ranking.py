@@ -10,8 +10,8 @@ from match_graph.errors import GraphError
 from match_graph.graph.csr import check_not_nan, row_index
 from match_graph.metrics.meter import Meter
 
-#: What a document with few gold labels counts: 0 without any (the authors' release); nothing
-#: without any (PyG); nothing at cuts k above their number (OAXMLC-Bench).
+#: Policies for documents with few gold labels: those without any count as 0 (MATCH's release), or
+#: are left out (PyG); those with fewer than k are left out at k (OAXMLC-Bench).
 EmptyPolicy: TypeAlias = Literal["zero", "skip", "at_least_k"]
 
 #: (label, probability) of each document, most probable first.
@@ -105,8 +105,8 @@ def rank_labels(scores: Tensor, k: int, label_rank: Tensor | None = None) -> Ten
         scores: Label scores, [B, L], floating point.
         k: Number of labels to rank.
         label_rank: Rank of each label among equal scores, the lower first, [L], int64, a
-            permutation; scores are compared in float32 then. None takes the labels' numbers, the
-            more frequent first, and leaves the order of scores of minus infinity open.
+            permutation; scores are compared in float32 then. None takes the label indices, the more
+            frequent first, and leaves the order of scores of minus infinity undefined.
 
     Raises:
         GraphError: A score is NaN.
@@ -115,7 +115,7 @@ def rank_labels(scores: Tensor, k: int, label_rank: Tensor | None = None) -> Ten
     if label_rank is None:
         best, ranked = torch.topk(scores, min(k + 1, scores.size(1)), dim=1)
         check_not_nan(best[:, :1], "Label scores")  # above all numbers for topk
-        # topk leaves the order of equal scores open, and which of them are the last of the k
+        # topk does not define the order of equal scores, nor which of them are among the k
         tied = (best[:, 1:] == best[:, :-1]) & (best[:, 1:] > -torch.inf)
         rows = tied.any(dim=1).nonzero()[:, 0]
         ranked = ranked[:, :k]
@@ -169,7 +169,7 @@ class RankingMeter(Meter):
 
     Args:
         ks: Cut-offs k.
-        empty: Treatment of documents with few gold labels: "zero" counts those without any as 0,
+        empty: Policy for documents with few gold labels: "zero" counts those without any as 0,
             "skip" leaves them out, "at_least_k" leaves those with fewer than k out of the measures
             at k, as https://github.com/eXascaleInfolab/oaxmlc-bench does (misc/metrics).
     """
@@ -198,7 +198,7 @@ class RankingMeter(Meter):
         self.num_documents += len(num_gold)
 
     def compute(self) -> dict[str, float]:
-        """Means over documents, fractions in 0..1; none at a cut that no document counts for.
+        """Means over documents, fractions in 0..1; without those k at which no document counts.
 
         Raises:
             GraphError: No document was added.

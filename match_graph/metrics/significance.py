@@ -10,7 +10,7 @@ from match_graph.errors import GraphError
 
 #: Marks by p-value, as in the tables of MATCH.
 LEVELS = (("**", 0.01), ("*", 0.05))
-#: Common seeds from which on runs are compared; of fewer, a t-test tells little.
+#: Fewest common seeds for which runs are compared; with fewer a t-test has little power.
 FEWEST_SEEDS = 5
 NUM_RESAMPLES = 9999
 #: Differences below this share of the values are rounding.
@@ -48,8 +48,8 @@ def compare_runs(first: Mapping[int, float], second: Mapping[int, float]) -> Com
     where :math:`d_i` is the difference of seed i; t has n - 1 degrees of freedom.
 
     Source: the two-tailed paired t-test of Tables 2 and 3 of MATCH, section 4.2 of
-    https://arxiv.org/abs/2102.07349, over three runs; what pairs them is not said there and is the
-    seed here. Differs from it by the least number of runs. Computed by ``scipy.stats.ttest_rel``.
+    https://arxiv.org/abs/2102.07349, over three runs; the paper does not say how runs are paired.
+    Differs from it by the least number of runs. Computed by ``scipy.stats.ttest_rel``.
 
     Args:
         first: Measure of the first model by seed.
@@ -76,7 +76,7 @@ def compare_runs(first: Mapping[int, float], second: Mapping[int, float]) -> Com
 
 
 class DocumentBootstrap:
-    r"""Paired bootstrap over documents: one draw of resamples for all models and measures.
+    r"""Paired bootstrap over documents: the same resamples for all models and measures.
 
     .. math:: \bar{s}_{bk} = \frac{1}{D} \sum_d n_{bd} s_{dk}, \qquad
         n_b \sim \mathrm{Multinomial}(D; \tfrac{1}{D}, \ldots, \tfrac{1}{D})
@@ -86,7 +86,7 @@ class DocumentBootstrap:
     same resamples.
 
     Source: Berg-Kirkpatrick, Burkett & Klein, EMNLP 2012, https://aclanthology.org/D12-1091. It
-    says nothing of other seeds; `compare_runs` does.
+    does not cover the variance between seeds; `compare_runs` does.
 
     Args:
         scores: Scores by document and column, [D, K], floating point.

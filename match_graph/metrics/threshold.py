@@ -36,10 +36,10 @@ class ThresholdSearch(Meter):
 
     .. math:: F_1(t) = \frac{2 TP(t)}{predicted(t) + gold}
 
-    Candidates are a fixed grid in log-odds. Kept are two histograms per label over that grid, of
-    its scores and of its gold scores: [L, 258] int32 each, whatever the number of documents.
-    Counts at a candidate are exact, so the choice is the best of the grid; what is lost is a
-    threshold between two candidates, whose odds differ by 6.4 %, and beyond the grid's ends.
+    Candidates are a fixed grid in log-odds. Memory holds two histograms per label over that
+    grid, of its scores and of its gold scores: [L, 258] int32 each, for any number of documents.
+    Counts at a candidate are exact, so the choice is the best of the grid; thresholds between two
+    candidates, whose odds differ by 6.4 %, and beyond the grid's ends are not considered.
     Of equally good candidates the median is taken, which is the middle of a gap between scores.
 
     Labels with fewer than ``min_positives`` gold documents, or without any gold score on the grid,

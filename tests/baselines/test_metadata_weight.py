@@ -99,7 +99,7 @@ def test_choose_metadata_weight_takes_the_nearest_of_the_best(
 ) -> None:
     """To .5, of those within .005 of the best."""
     values = iter(found)
-    monkeypatch.setattr(metadata_weight, "_judge", lambda *_: next(values))
+    monkeypatch.setattr(metadata_weight, "_evaluate", lambda *_: next(values))
     rows, gold = plant(200, "metadata")
     assert choose_metadata_weight(rows, IS_WORD, gold) == expected
 
@@ -112,7 +112,7 @@ def test_choose_metadata_weight_holds_documents_out(monkeypatch: pytest.MonkeyPa
         seen.append((rows, is_gold, held, judged))
         return 0.1 * len(seen)
 
-    monkeypatch.setattr(metadata_weight, "_judge", judge)
+    monkeypatch.setattr(metadata_weight, "_evaluate", judge)
     given_rows, gold = plant(400, "metadata")
     rare = sparse.csr_matrix(np.eye(400))
     wide = sparse.hstack([rare, gold], format="csr")
