@@ -5,9 +5,8 @@ from collections.abc import Iterator
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from largest import Largest
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from match_graph.graph import Hierarchy
 from match_graph.metrics import ViolationMeter
@@ -71,18 +70,6 @@ def test_CoherentOutput_without_edges_scores_pass() -> None:
     logits = torch.randn(2, 3)
     dag = Hierarchy(torch.empty(2, 0, dtype=torch.int64), 3)
     assert CoherentOutput(dag)(logits) is logits
-
-
-class Largest(TorchDispatchMode):
-    """The most values of any tensor made within."""
-
-    most = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        sizes = [leaf.numel() for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
-        self.most = max([self.most, *sizes])
-        return result
 
 
 def test_CoherentOutput_nothing_larger_than_chunk_or_scores_made() -> None:

@@ -8,9 +8,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from largest import Largest
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from match_graph.errors import ConfigError, GraphError
 from match_graph.graph import Hierarchy, LabelGraph
@@ -324,18 +323,6 @@ def test_LabelGraphHead_scores_in_float32_outside_training() -> None:
     assert output.document is not None
     assert found.dtype == torch.float32
     assert torch.allclose(found, head(output_of(output.document.float())), atol=1e-6)
-
-
-class Largest(TorchDispatchMode):
-    """The most values of any tensor made within."""
-
-    most = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        sizes = [leaf.numel() for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
-        self.most = max([self.most, *sizes])
-        return result
 
 
 @BY_CONV
