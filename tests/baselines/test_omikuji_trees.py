@@ -1,4 +1,4 @@
-"""omikuji: its file, its silence, its absence."""
+"""omikuji: the file written for it, its discarded output, and a missing package."""
 
 import sys
 from dataclasses import replace
@@ -18,7 +18,7 @@ from match_graph.errors import CheckpointError, ConfigError
 from match_graph.graph import TokenSpace
 
 
-def test_OmikujiTrees_without_package_one_sentence_says_install(monkeypatch) -> None:
+def test_OmikujiTrees_needs_omikuji(monkeypatch) -> None:
     """The extra is named."""
     monkeypatch.setitem(sys.modules, "omikuji", None)
     with pytest.raises(ConfigError) as caught:
@@ -146,7 +146,7 @@ def test_OmikujiTrees_missing_trees_are_one_sentence(
     )
 
 
-def test_OmikujiTrees_omikuji_load_wants_the_trees_of_the_run(
+def test_OmikujiTrees_load_refuses_trees_of_another_run(
     fitted: OmikujiTrees, tmp_path: Path, capfd
 ) -> None:
     """With one tree fewer, probabilities would be others without a word."""
@@ -163,9 +163,7 @@ def test_OmikujiTrees_omikuji_load_wants_the_trees_of_the_run(
     assert not any(capfd.readouterr())
 
 
-def test_OmikujiTrees_omikuji_predict_refuses_labels_are_none(
-    fitted: OmikujiTrees, batches
-) -> None:
+def test_OmikujiTrees_predict_refuses_unknown_labels(fitted: OmikujiTrees, batches) -> None:
     """As crafted trees may give."""
 
     class Crafted:

@@ -109,7 +109,7 @@ def test_Baseline_progress_ends_with_every_label(make, batches) -> None:
     assert seen[-1] == baseline.num_labels
 
 
-def test_Baseline_it_learns_what_documents_tell(fitted: Baseline, make, batches) -> None:
+def test_Baseline_learns_planted_labels(fitted: Baseline, make, batches) -> None:
     """Better than the prior, but for the prior itself; at chance where labels are shuffled."""
     prior = BASELINES["prior"](fitted.space, fitted.num_labels, BASELINES["prior"].Config())
     prior.fit(batches("train"))

@@ -21,7 +21,7 @@ def test_read_table_tensors_read_back(tmp_path: Path) -> None:
     assert found["b"].numel() == 0
 
 
-def test_read_table_missing_broken_or_pickled_file_one_sentence(tmp_path: Path) -> None:
+def test_read_table_refuses_broken_and_pickled_files(tmp_path: Path) -> None:
     """Nothing is unpickled."""
     for content in (None, b"", pickle.dumps(TABLE)):
         if content is not None:

@@ -238,9 +238,7 @@ def test_TfidfLinear_labels_on_no_or_every_document_get_prior(
         assert torch.allclose(probability[:, 1], torch.tensor(share))
 
 
-def test_TfidfLinear_pruning_drops_small_weights_little_quality(
-    synthetic: Synthetic, batches
-) -> None:
+def test_TfidfLinear_pruning_costs_little_quality(synthetic: Synthetic, batches) -> None:
     """Fewer weights; the ranking of most documents stays."""
     whole, pruned = make(synthetic, prune=0.0), make(synthetic, prune=0.05)
     best = []

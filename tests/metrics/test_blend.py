@@ -73,7 +73,7 @@ def test_BlendSearch_goes_to_the_better_model() -> None:
 
 
 def test_BlendSearch_stays_where_documents_are_few() -> None:
-    """Three show nothing; without any it is the usual share."""
+    """Three documents do not move it; without any it is the prior share."""
     assert 0.2 <= search_of(draw(0, 3, (0.5, 0.5))).compute().share <= 0.6
     assert BlendSearch(FOLDS).compute().share == 0.4
 

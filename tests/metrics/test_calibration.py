@@ -141,7 +141,7 @@ def test_CalibrationMeter_refuses_nan() -> None:
 
 
 def test_CalibrationMeter_needs_a_document() -> None:
-    """Nothing seen, nothing said."""
+    """Without a document there is no calibration error."""
     with pytest.raises(GraphError) as caught:
         CalibrationMeter().compute()
     assert str(caught.value) == ("The calibration error needs at least one document, found none.")

@@ -216,7 +216,7 @@ def test_Evaluator_nothing_given() -> None:
 
 
 def test_Evaluator_scores_that_are_not_finite() -> None:
-    """A diverged model is no model without violations."""
+    """Scores of a diverged model are refused rather than counted as free of violations."""
     inputs = {**make_inputs("violation"), "logits": torch.tensor([[math.nan] * 6])}
     with pytest.raises(GraphError) as error:
         Evaluator("violation").eval(inputs)

@@ -138,7 +138,7 @@ def label_sets(draw: st.DrawFn) -> tuple[int, list[tuple[int, int]], list, list]
 
 @given(label_sets(), st.integers(1, 3))
 def test_HierarchicalMeter_hierarchical_f1_equals_naive_loop(case, size: int) -> None:
-    """Hierarchical f1 equals a naive loop and scikit learn.
+    """Hierarchical F1 equals a naive loop and scikit-learn.
 
     Kiritchenko's sums over closed sets, in batches; 0/0 is left out.
     """

@@ -107,7 +107,7 @@ def test_PlattSearch_fits_labels_in_blocks(monkeypatch, size: int) -> None:
         )
 
 
-def test_PlattSearch_it_finds_what_was_done_to_the_scores() -> None:
+def test_PlattSearch_recovers_a_planted_scaling() -> None:
     """Doubled, halved and shifted scores are put right, those that say what they mean stay, and a
     new document is ranked better for it."""
     found = search_of(draw(0, 20_000)[:4]).compute()
@@ -128,7 +128,7 @@ def test_PlattSearch_scores_that_say_what_they_mean_stay() -> None:
     assert found.scale.tolist() == pytest.approx([1.0] * LABELS, abs=0.05)
 
 
-def test_PlattSearch_held_out_loss_documents_fold_has_not_seen() -> None:
+def test_PlattSearch_held_out_loss_is_of_unseen_documents() -> None:
     """``after`` is the log-loss of each document by the scaling without its fold; ``before`` that
     of the scores as they are. All scores lie on the middle of their bins."""
     logits, ptr, index, fold, gold = draw(5)
@@ -208,7 +208,7 @@ def test_PlattSearch_without_documents_nothing_changes() -> None:
     assert found(torch.tensor([[1.0, -3.0]])).tolist() == [[1.0, -3.0]]
 
 
-def test_PlattSearch_what_was_never_reached_teaches_nothing() -> None:
+def test_PlattSearch_ignores_scores_below_the_bins() -> None:
     """Scores below the bins, gold or not, are left out."""
     logits, ptr, index, fold, _ = draw(2)
     outside = torch.full((50, LABELS), -30.0)

@@ -72,7 +72,7 @@ def test_PropensityMeter_best_gains_of_many_documents() -> None:
     assert meter.compute() == pytest.approx(naive_measures(ranked, gold, weight), abs=1e-12)
 
 
-def test_inverse_propensity_propensities_by_hand() -> None:
+def test_inverse_propensity_by_hand() -> None:
     """N = 100: C = (4.60517 - 1) 2.5^.55 = 5.96750; a label of 3 documents: 1 + C 4.5^-.55."""
     found = inverse_propensity(torch.tensor([0, 3, 100]), 100)
     assert found.dtype == torch.float64
@@ -81,7 +81,7 @@ def test_inverse_propensity_propensities_by_hand() -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_inverse_propensity_few_documents_give_no_negative(number: int) -> None:
+def test_inverse_propensity_of_few_documents_is_positive(number: int) -> None:
     """Few documents give no negative propensity.
 
     C would be negative.

@@ -61,7 +61,7 @@ def test_ranked_sum_at_k_by_hand() -> None:
 
 
 def test_ranked_sum_at_k_wrong_inputs_are_an_error() -> None:
-    """A label that there is not; a score that is none."""
+    """A label beyond the last one; a score of NaN."""
     with pytest.raises(GraphError) as error:
         ranked_sum_at_k(torch.zeros(1, 4), *pack([[4]]), 1)
     assert str(error.value) == (

@@ -128,8 +128,8 @@ def test_find_hits_hand_computed_document() -> None:
     assert found.tolist() == pytest.approx([(1 + 1 / 2) / ideal])
 
 
-def test_RankingMeter_precision_at_1_ndcg_at_1_where_there_gold() -> None:
-    """Precision at 1 is ndcg at 1 where there is a gold label.
+def test_RankingMeter_precision_at_1_equals_ndcg_at_1() -> None:
+    """P@1 is NDCG@1 where there is a gold label.
 
     The identity below the paper's definitions.
     """
@@ -182,7 +182,7 @@ def test_RankingMeter_empty_skip_equals_pytorch_geometric(k: int) -> None:
     assert meter.compute() == pytest.approx(expected, abs=1e-6)
 
 
-def test_RankingMeter_policies_differ_share_labelled_documents() -> None:
+def test_RankingMeter_policies_differ_by_unlabelled_documents() -> None:
     """Documents without gold labels count 0, or are left out; never 1."""
     scores, gold = random_case()
     meters = {empty: RankingMeter(empty=empty) for empty in ("zero", "skip")}
@@ -195,7 +195,7 @@ def test_RankingMeter_policies_differ_share_labelled_documents() -> None:
         assert value == pytest.approx(meters["skip"].compute()[name] * share)
 
 
-def test_RankingMeter_gold_labels_never_ranked_stay_denominator() -> None:
+def test_RankingMeter_counts_gold_labels_never_ranked() -> None:
     """A label unknown in training lowers NDCG@3 and R@3 and leaves P@3 as it is."""
     ranked = torch.tensor([[0, 1, 2]])
     measures = []

@@ -129,7 +129,7 @@ def test_F1Meter_sets_of_other_documents_are_an_error() -> None:
     )
 
 
-def test_F1Meter_labels_that_there_are_not_are_an_error() -> None:
+def test_F1Meter_refuses_unknown_labels() -> None:
     """A gold label beyond L."""
     with pytest.raises(GraphError) as error:
         F1Meter(3).update(*pack([[0]]), *pack([[1, 7]]))

@@ -66,7 +66,7 @@ def test_ThresholdSearch_without_gold_labels_one_half() -> None:
     assert found.is_own.tolist() == [False, False]
 
 
-def test_ThresholdSearch_gold_scores_below_grid_no_threshold_own() -> None:
+def test_ThresholdSearch_shares_where_gold_is_below_the_grid() -> None:
     """A label whose gold documents all score below .00034 shares the others' threshold."""
     logits = torch.tensor([[-20.0, 3.0]]).repeat(4, 1)
     search = ThresholdSearch(2, min_positives=1)

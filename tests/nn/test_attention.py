@@ -381,7 +381,7 @@ def test_attend_in_bfloat16_reads_no_padding() -> None:
 
 
 @torch.no_grad()
-def test_RaggedAttention_reset_draws_weights_anew() -> None:
+def test_RaggedAttention_reset_is_xavier_by_the_seed() -> None:
     """Xavier uniform within its bound, biases zero, by the seed."""
     attention = make_attention(8, 2)
     torch.manual_seed(1)
@@ -438,14 +438,14 @@ def test_RaggedAttention_received_attention_is_that_of_torch(num_queries: int) -
         (XmlCnnEncoder, 0, 0),
     ],
 )
-def test_record_attention_only_attention_documents_states(
+def test_record_attention_records_documents_states_only(
     toy_space: TokenSpace,
     toy_batch: EgoBatch,
     encoder_cls: type[Encoder],
     layers: int,
     num_queries: int,
 ) -> None:
-    """Only attention of a documents own states is recorded.
+    """Only the attention of documents' own states is recorded.
 
     [CLS] in the last layer, relays in every cycle; means over tokens and convolutions: none.
     """

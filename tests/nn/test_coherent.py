@@ -66,7 +66,7 @@ def test_CoherentOutput_no_child_is_above_its_parent(dag: Hierarchy) -> None:
 
 
 def test_CoherentOutput_without_edges_scores_pass() -> None:
-    """The very tensor."""
+    """The given tensor itself is returned."""
     logits = torch.randn(2, 3)
     dag = Hierarchy(torch.empty(2, 0, dtype=torch.int64), 3)
     assert CoherentOutput(dag)(logits) is logits

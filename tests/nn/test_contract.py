@@ -49,7 +49,7 @@ class Wrong(Encoder):
     Config = dict  # type: ignore[assignment]
 
 
-def test_check_encoder_class_registered_classes_class_gives() -> None:
+def test_check_encoder_class_accepts_registered_classes() -> None:
     """Registered classes and a class that gives tokens pass.
 
     Nothing is said.

@@ -116,7 +116,7 @@ def test_TokenEmbedding_rows_start_on_the_unit_sphere() -> None:
 
 
 @torch.no_grad()
-def test_TokenEmbedding_embedded_tokens_rows_times_root_width() -> None:
+def test_TokenEmbedding_scales_rows_by_the_root_of_the_width() -> None:
     """Against a loop over tokens and channels in float64."""
     embedding = TokenEmbedding(SPACE, CHANNELS).double()
     token_id, field = torch.tensor([4, 0, 10, 1, 4]), torch.tensor([0, 0, 2, 0, 0])
@@ -129,7 +129,7 @@ def test_TokenEmbedding_embedded_tokens_rows_times_root_width() -> None:
 
 
 @torch.no_grad()
-def test_TokenEmbedding_embedded_tokens_rows_themselves_unless() -> None:
+def test_TokenEmbedding_gives_the_rows_where_not_scaled() -> None:
     """Embedded tokens are the rows themselves unless scaled.
 
     What the paper puts into its Transformer: unit vectors, alone and as means.
@@ -222,7 +222,7 @@ def test_TokenEmbedding_means_of_packed_lists_are_those_of_loop() -> None:
 
 
 @pytest.mark.parametrize("rows", [{}, {"venue": torch.randn(3, 2)}])
-def test_TokenEmbedding_channels_means_are_dropped_in_training(rows: dict[str, Tensor]) -> None:
+def test_TokenEmbedding_drops_channels_of_means_in_training(rows: dict[str, Tensor]) -> None:
     """The embedding's dropout acts on the means, also of nodes with features."""
     embedding = TokenEmbedding(SPACE, 200, dropout=0.5, features=NodeFeatures(0, rows))
     lists = torch.tensor([4, 7]), torch.tensor([0, 2]), torch.tensor([0, 2])

@@ -134,7 +134,7 @@ def test_add_positions_only_words_have_positions() -> None:
     assert torch.allclose(found, tokens + codes, rtol=1e-12, atol=1e-14)
 
 
-def test_check_heads_width_that_heads_cannot_share_is_an_error() -> None:
+def test_check_heads_refuses_an_indivisible_width() -> None:
     """The sentence names both numbers and what the width is."""
     check_heads(12, 3, "model.channels")
     with pytest.raises(ConfigError) as error:
@@ -206,7 +206,7 @@ def test_ByteDropout_draws_follow_the_seed() -> None:
     assert not torch.equal(first, second)
 
 
-def test_ByteDropout_nothing_happens_evaluation_or_without_rate() -> None:
+def test_ByteDropout_is_identity_in_evaluation_or_at_rate_0() -> None:
     """The very same tensor, and no random number is drawn; a rate below 1/512 rounds to 0."""
     values = torch.randn(10)
     state = torch.get_rng_state()

@@ -170,7 +170,7 @@ def test_match_loss_without_edges_only_bce_is_left() -> None:
     assert weight.grad is None
 
 
-def test_match_loss_papers_objective_number_documents_times_loss() -> None:
+def test_match_loss_times_documents_is_the_papers_objective() -> None:
     """The paper sums over documents, so its lambda_1 is divided by their number here."""
     logits, weight = random_values(3, 4, seed=1), random_values(4, 2, seed=2)
     gold = [{0}, {1, 3}, set()]
@@ -288,7 +288,7 @@ def test_hypernymy_output_penalty_equals_a_naive_loop(
 
 @given(hierarchies())
 @settings(max_examples=20)
-def test_hypernymy_parameter_penalty_gradient_parameter_penalty(
+def test_hypernymy_parameter_penalty_gradient(
     case: tuple[Hierarchy, Edges],
 ) -> None:
     """gradcheck in float64."""
@@ -301,7 +301,7 @@ def test_hypernymy_parameter_penalty_gradient_parameter_penalty(
 
 @given(hierarchies())
 @settings(max_examples=20)
-def test_hypernymy_output_penalty_gradient_of_the_output_penalty(
+def test_hypernymy_output_penalty_gradient(
     case: tuple[Hierarchy, Edges],
 ) -> None:
     """gradcheck in float64, away from the kink."""
@@ -331,7 +331,7 @@ def test_hypernymy_output_penalty_lowers_child_and_raises_parent() -> None:
     assert torch.allclose(logits.grad, expected)
 
 
-def test_hypernymy_output_penalty_swapping_edges_changes() -> None:
+def test_hypernymy_output_penalty_depends_on_edge_direction() -> None:
     """Swapping the edges changes only the output penalty.
 
     The parameter penalty is symmetric in child and parent, the output penalty is not.
@@ -344,7 +344,7 @@ def test_hypernymy_output_penalty_swapping_edges_changes() -> None:
     assert not torch.allclose(*output)
 
 
-def test_hypernymy_output_penalty_transposed_logits_give_same() -> None:
+def test_hypernymy_output_penalty_of_transposed_logits() -> None:
     """The [L, B] view of a head equals contiguous logits, value and gradient."""
     hierarchy = hierarchy_of([(1, 0), (2, 0), (3, 1), (3, 2)], 4)
     contiguous = random_values(5, 4, seed=2)
@@ -360,7 +360,7 @@ def test_hypernymy_output_penalty_transposed_logits_give_same() -> None:
 
 
 @pytest.mark.parametrize("edge_weight", [None, torch.empty(0)])
-def test_hypernymy_parameter_penalty_without_edges_both_0(edge_weight: Tensor | None) -> None:
+def test_hypernymy_parameter_penalty_without_edges_is_0(edge_weight: Tensor | None) -> None:
     """Without edges both are 0 with gradients.
 
     A flat label set: the terms vanish and do not break the backward pass.
@@ -379,7 +379,7 @@ def test_hypernymy_output_penalty_no_documents_give_0() -> None:
     assert float(hypernymy_output_penalty(torch.empty(0, 2), hierarchy_of([(1, 0)], 2))) == 0
 
 
-def test_hypernymy_parameter_penalty_equal_parameters_never_give() -> None:
+def test_hypernymy_parameter_penalty_is_never_negative() -> None:
     """Equal parameters never give less than 0.
 
     Rounding in the Laplacian form does not turn the penalty negative.
@@ -394,7 +394,7 @@ def test_hypernymy_parameter_penalty_equal_parameters_never_give() -> None:
         assert 0 <= float(penalty) < 0.1
 
 
-def test_hypernymy_output_penalty_low_precision_logits_summed() -> None:
+def test_hypernymy_output_penalty_sums_in_float32() -> None:
     """Low precision logits are summed in float32.
 
     bfloat16 logits of many documents give a float32 penalty close to the exact one.
@@ -411,7 +411,7 @@ def test_hypernymy_output_penalty_low_precision_logits_summed() -> None:
 @pytest.mark.parametrize(
     "penalty", [hypernymy_parameter_penalty, hypernymy_output_penalty, match_loss_of_head]
 )
-def test_hypernymy_parameter_penalty_values_other_labels_error(penalty) -> None:
+def test_hypernymy_parameter_penalty_refuses_other_labels(penalty) -> None:
     """By every function that takes a hierarchy."""
     with pytest.raises(GraphError) as error:
         penalty(torch.zeros(3, 3), hierarchy_of([(1, 0)], 4))

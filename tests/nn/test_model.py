@@ -269,7 +269,7 @@ def test_MatchModel_impossible_setting_is_an_error() -> None:
     )
 
 
-def test_MatchModel_heads_that_do_not_share_the_width_are_error() -> None:
+def test_MatchModel_refuses_an_indivisible_width() -> None:
     """The width is that of the embedding plus the position code."""
     assert message_of(encoder_config={**SMALL, "num_heads": 5}) == (
         "The width of the encoder must be a multiple of num_heads, found 12 (embedding plus "
@@ -277,7 +277,7 @@ def test_MatchModel_heads_that_do_not_share_the_width_are_error() -> None:
     )
 
 
-def test_MatchModel_head_takes_what_encoder_does_not_give_error() -> None:
+def test_MatchModel_refuses_a_head_that_does_not_fit() -> None:
     """Both ways, with the heads that fit."""
     own = f"{__name__}:TokensHead"
     assert message_of(head=own) == (

@@ -33,7 +33,7 @@ def test_time_order_is_that_of_torch(lengths: list[int]) -> None:
     [(nn.LSTM, {}), (nn.GRU, {}), (nn.RNN, {}), (nn.LSTM, {"bias": False}),
      (nn.GRU, {"bias": False}), (nn.LSTM, {"proj_size": 2})],
 )  # fmt: skip
-def test_run_recurrent_states_gradients_equal_those_single(
+def test_run_recurrent_equals_torch_per_document(
     network_cls: type[nn.RNNBase], options: dict[str, Any], bidirectional: bool
 ) -> None:
     """States and gradients equal those of single documents.

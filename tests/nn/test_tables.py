@@ -101,7 +101,7 @@ def test_TokenTable_two_processes_have_rows_of_one(tmp_path: Path) -> None:
 
 
 def test_TokenTable_one_process_has_all_rows() -> None:
-    """Whoever asks for shards."""
+    """Also where shards are asked for."""
     model = make_model(sharded=True)
     assert model.sharded_tables == {}
     assert torch.equal(model.embedding.weight, make_model(sharded=False).embedding.weight)

@@ -10,7 +10,7 @@ from match_graph.training.allocator import keep_freed_memory
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
-def test_keep_freed_memory_large_tensor_takes_place_one_is_gone() -> None:
+def test_keep_freed_memory_reuses_freed_pages() -> None:
     """Once a few blocks of 64 MiB were there, the next ones cost no page faults."""
     assert keep_freed_memory()
 

@@ -20,7 +20,7 @@ def move(model: nn.Module, seed: int) -> None:
             parameter.add_(torch.randn(parameter.shape, generator=generator))
 
 
-def test_WeightAverage_it_equals_the_recursion_in_float64() -> None:
+def test_WeightAverage_equals_the_recursion_in_float64() -> None:
     """Over the first steps, each of which counts, and again after being read from a checkpoint."""
     model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
     average = WeightAverage(model, 0.2)
@@ -46,7 +46,7 @@ def test_WeightAverage_it_equals_the_recursion_in_float64() -> None:
     assert all(torch.equal(a, b) for a, b in zip(own, model.parameters(), strict=True))
 
 
-def test_WeightAverage_it_equals_mean_of_torch_at_share_one_half() -> None:
+def test_WeightAverage_equals_torch_mean_at_share_one_half() -> None:
     """Torch's own average, which is the mean of all steps."""
     model = nn.Linear(3, 4)
     average, expected = WeightAverage(model, 0.5), AveragedModel(model)

@@ -51,7 +51,7 @@ def broken_off(make_run, monkeypatch: pytest.MonkeyPatch) -> Run:
     return run
 
 
-def test_Run_it_holds_everything_and_is_read_without_unpickling(broken_off: Run) -> None:
+def test_Run_checkpoint_is_complete_and_without_pickle(broken_off: Run) -> None:
     """Tensors and plain values alone: `read_state` takes nothing else."""
     content = read_state(broken_off.folder / STATE)
     assert content["train"] == {**content["train"], "epoch": 1, "step": 3}
@@ -62,7 +62,7 @@ def test_Run_it_holds_everything_and_is_read_without_unpickling(broken_off: Run)
     assert content["losses"]["num_documents"].tolist() == [3 * broken_off.config.train.batch_size]
 
 
-def test_Run_truncated_one_costs_the_steps_since_the_one_before(
+def test_Run_truncated_checkpoint_falls_back_to_the_previous(
     broken_off: Run, make_run, capsys: pytest.CaptureFixture
 ) -> None:
     """The training says so, goes on, and ends with the same weights."""
@@ -78,7 +78,7 @@ def test_Run_truncated_one_costs_the_steps_since_the_one_before(
     assert (whole.folder / HISTORY).read_text() == (again.folder / HISTORY).read_text()
 
 
-def test_Run_one_of_other_data_or_settings_is_refused(broken_off: Run, make_run) -> None:
+def test_Run_checkpoint_of_other_settings_is_refused(broken_off: Run, make_run) -> None:
     """A whole sentence, and the file stays."""
     other = make_run("other", "seed=1")
     assert other.origin != broken_off.origin
@@ -96,7 +96,7 @@ def test_Run_one_of_other_data_or_settings_is_refused(broken_off: Run, make_run)
 
 
 @pytest.mark.parametrize("part", ["model", "average", "optimizer", "losses"])
-def test_Run_one_of_another_model_is_refused(broken_off: Run, make_run, part: str) -> None:
+def test_Run_checkpoint_of_another_model_is_refused(broken_off: Run, make_run, part: str) -> None:
     """Where a part is missing, has other shapes or is of another kind."""
     path = broken_off.folder / STATE
     content = read_state(path)
@@ -117,7 +117,7 @@ def test_Run_one_of_another_model_is_refused(broken_off: Run, make_run, part: st
     assert text.endswith(f"); delete the folder '{path.parent}' to train again.")
 
 
-def test_SaveTimer_due_by_clock_and_never_costs_more_than_share(
+def test_SaveTimer_is_due_by_clock_and_cost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """After 30 seconds; after one that took 4 seconds, not before 80; after every other step."""
@@ -141,7 +141,7 @@ def test_SaveTimer_due_by_clock_and_never_costs_more_than_share(
     assert timer.is_due(10)
 
 
-def test_SaveTimer_is_due_after_epochs_take_long_against_writing(
+def test_SaveTimer_is_due_after_epochs_longer_than_writing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Always after the first; after one that took .5 seconds, not before 10."""
@@ -196,7 +196,7 @@ def test_LossMeter_losses_are_means_over_documents() -> None:
     assert not again.sums.any()
 
 
-def test_TrainState_place_is_told_in_words() -> None:
+def test_TrainState_str_says_epoch_and_steps() -> None:
     """For the line that says what is gone on from."""
     assert str(TrainState(epoch=2)) == "epoch 2"
     assert str(TrainState(epoch=2, step=7)) == "epoch 2 and 7 steps"

@@ -22,7 +22,7 @@ class Constant(nn.Module):
         return self.scores[batch.document]
 
 
-def test_evaluate_model_evaluation_equals_a_loop_over_documents(synthetic: Synthetic) -> None:
+def test_evaluate_model_equals_a_loop_over_documents(synthetic: Synthetic) -> None:
     """P@k, NDCG@k and the violation rate of random scores, re-computed one by one."""
     data, targets = synthetic[0], synthetic.targets
     documents = synthetic.documents("test_mask")

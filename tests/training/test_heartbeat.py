@@ -103,7 +103,7 @@ def test_shared_with_a_killed_process(tmp_path: Path, faulty: int) -> None:
 
 @pytest.mark.parametrize("work", ["sum", "train", "lead"])
 def test_shared_with_a_stopped_process(tmp_path: Path, work: str) -> None:
-    """It answers no more, also where the other one waits for days."""
+    """It stops answering, also where the other one waits for days."""
     codes, seconds = run_pair(stop_self, 0, tmp_path, 2, work)
     assert codes[1] == 1
     assert seconds < 30
@@ -132,7 +132,7 @@ def test_shared_with_a_process_that_fails(tmp_path: Path) -> None:
 
 
 class DyingChild:
-    """A child whose end is seen at the n-th look, or when it is killed."""
+    """A child whose exit is seen at the n-th poll, or when it is killed."""
 
     returncode: int | None = None
 

@@ -60,7 +60,7 @@ def refusal() -> Callable[..., tuple[str, str]]:
 
 
 def test_launch_alone_fails_of_something_else() -> None:
-    """One process meets no other: what its device says is not told as if it did."""
+    """A single process has no rendezvous: an error of its device is not reported as one."""
 
     class Broken:
         strategy = None
@@ -124,8 +124,8 @@ def test_count_processes_without_the_variables_of_torchrun(
         )
 
 
-def test_check_number_refuses_more_processes_than_processors_can() -> None:
-    """Check number refuses more processes than processors can run.
+def test_check_number_refuses_too_many_processes() -> None:
+    """More processes than the processors can run are refused.
 
     Before any is started.
     """
@@ -160,7 +160,7 @@ def test_launch_of_one_of_two_machines_says_what_it_waits_for(refusal, port: int
 
 
 def test_launch_where_variables_are_wrong(refusal) -> None:
-    """A rank that there is not, no port, a time that is none."""
+    """A rank out of range, no port, a timeout that is no number."""
     config = TrainConfig(num_nodes=2, accelerator="cpu")
     assert refusal(config, NODE_RANK=2)[0] == (
         "ConfigError: $NODE_RANK must be below train.num_nodes and $LOCAL_RANK below "

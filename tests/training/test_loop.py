@@ -86,7 +86,7 @@ def break_off(
         (("train.average=0.5", "train.average_after=1", "train.schedule=constant"), 2, 5, 5),
     ],
 )
-def test_train_step_killed_training_equals_an_uninterrupted_one(
+def test_train_model_resume_is_bit_identical(
     make_run,
     monkeypatch: pytest.MonkeyPatch,
     extra: tuple[str, ...],
@@ -134,7 +134,7 @@ def test_train_model_writes_the_best_weights_with_a_checkpoint(
     assert all(torch.equal(each[name], last[name]) for name in each)
 
 
-def test_Run_weights_validated_themselves_until_average_starts(
+def test_Run_validates_the_weights_until_averaging_starts(
     make_run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that never starts equals none; from its first epoch on it changes what is validated."""
@@ -311,7 +311,7 @@ def test_draw_seed_differs_for_all_processes_epochs_and_seeds() -> None:
 
 
 def test_train_model_places_labels_withheld_from_training(make_run, tmp_path: Path) -> None:
-    """Train model places labels withheld from training by their parents.
+    """Labels withheld from training are scored by way of their parents.
 
     Their edges weigh 1: validation documents that carry them score them above the others, as
     their parents'. At weight 0 their order is chance."""

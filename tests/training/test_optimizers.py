@@ -64,8 +64,8 @@ def test_set_progress_keeps_the_factors_of_an_encoder(monkeypatch: pytest.Monkey
             assert rates[parameter] == pytest.approx(expected), name
 
 
-def test_make_optimizer_weight_decay_leaves_embeddings_biases() -> None:
-    """Weight decay leaves embeddings biases and norms alone.
+def test_make_optimizer_decays_matrices_only() -> None:
+    """Weight decay leaves embeddings, biases and norms alone.
 
     Every parameter is in one group; only matrices outside the embedding decay.
     """

@@ -314,7 +314,7 @@ def test_processes_command_starts_further_processes(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_processes_command_ends_sentence_where_process_killed(tmp_path: Path) -> None:
+def test_processes_command_reports_a_killed_process(tmp_path: Path) -> None:
     """And goes on when it is given again; where the first one is killed, the other one ends too."""
     command = command_of_two(tmp_path, 40)
     history = tmp_path / "run" / HISTORY
@@ -381,7 +381,7 @@ def see_another_checkpoint(folder: Path) -> None:
         (folder / str(fabric.global_rank)).write_text(str(error))
 
 
-def test_make_fabric_check_same_where_process_sees_no_checkpoint(tmp_path: Path) -> None:
+def test_check_same_names_a_process_without_checkpoint(tmp_path: Path) -> None:
     """Each says so, and none waits for the other one."""
     assert run_together(see_another_checkpoint, tmp_path) == [0, 0]
     for rank in ("0", "1"):

@@ -94,7 +94,7 @@ def _make_rates(schedule: str) -> list[float]:
     lookups=st.integers(1, 3),
     settle_every=st.sampled_from([1, 50, 1000]),
 )
-def test_RowAdam_it_equals_adam_of_torch_on_all_rows(
+def test_RowAdam_equals_torch_adam_on_all_rows(
     schedule: str, share: float, after: int, lookups: int, settle_every: int
 ) -> None:
     """Losses of all steps, then weights, moments, count and average: whatever stayed behind."""
@@ -116,7 +116,7 @@ def test_RowAdam_it_equals_adam_of_torch_on_all_rows(
 
 
 def test_RowAdam_a_row_that_nobody_reads_stays() -> None:
-    """One without moments neither moves nor becomes NaN, and is its own average."""
+    """A row without moments neither moves nor becomes NaN, and equals its average."""
     table = _Table([0.01] * _STEPS, 0.25, 0, by_rows=True)
     before = table.weight.detach().clone()
     for step in range(1, 30):

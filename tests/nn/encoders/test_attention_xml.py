@@ -15,7 +15,7 @@ def make_encoder(space: TokenSpace, **settings: object) -> AttentionXmlEncoder:
 
 @pytest.mark.parametrize("metadata", [False, True])
 @torch.no_grad()
-def test_AttentionXmlEncoder_states_equal_those_single_documents(
+def test_AttentionXmlEncoder_equals_torch_lstm_per_document(
     toy_space: TokenSpace, toy_batch: EgoBatch, metadata: bool
 ) -> None:
     """Both directions, from zero states; words alone, or metadata before the words."""
@@ -34,7 +34,7 @@ def test_AttentionXmlEncoder_states_equal_those_single_documents(
 
 
 @torch.no_grad()
-def test_AttentionXmlEncoder_metadata_change_nothing_unless(
+def test_AttentionXmlEncoder_reads_metadata_only_on_request(
     toy_space: TokenSpace, toy_batch: EgoBatch
 ) -> None:
     """Metadata change nothing unless they are asked for.
@@ -53,7 +53,7 @@ def test_AttentionXmlEncoder_metadata_change_nothing_unless(
     assert not torch.equal(encoder(toy_batch).states, encoder(other).states)
 
 
-def test_AttentionXmlEncoder_dropout_acts_states_training_alone(
+def test_AttentionXmlEncoder_drops_states_in_training_only(
     toy_space: TokenSpace, toy_batch: EgoBatch
 ) -> None:
     """A share of them is zero."""

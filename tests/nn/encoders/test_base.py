@@ -23,7 +23,7 @@ def test_Encoder_embedding_is_used_and_not_registered() -> None:
     assert embedding.training
 
 
-def test_Encoder_reads_tokens_gives_documents_unless_says() -> None:
+def test_Encoder_needs_tokens_and_gives_documents_by_default() -> None:
     """An encoder reads tokens and gives documents unless it says otherwise.
 
     The defaults of the contract.

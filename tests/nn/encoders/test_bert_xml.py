@@ -16,11 +16,11 @@ pytestmark = pytest.mark.usefixtures("float64")
     [(1, 1, 500, False), (3, 2, 500, False), (2, 3, 4, True)],
 )
 @torch.no_grad()
-def test_BertXmlEncoder_documents_equal_torchs_layers_pooling(
+def test_BertXmlEncoder_equals_torch_layers_and_pooling(
     make_encoder, read_tokens, copy_layer, toy_batch: EgoBatch, num_cls, num_layers,
     max_positions, metadata,
 ) -> None:  # fmt: skip
-    """Documents equal torchs layers and a pooling layer.
+    """Documents equal torch's layers and a pooling layer.
 
     [CLS] tokens, then words with learned positions, the last of which later words share.
     """

@@ -48,7 +48,7 @@ def naive_gelu(state: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def test_key_of_edge_states_are_those_of_a_loop_over_nodes(
+def test_GraphEncoder_states_equal_a_loop_over_nodes(
     toy_graph: BuiltGraph, encoder: HeteroSageEncoder
 ) -> None:
     """Every message of every node by Python: means by edge type and direction, and their mean."""
@@ -100,7 +100,7 @@ def test_key_of_edge_states_are_those_of_a_loop_over_nodes(
     assert torch.allclose(found, expected, atol=1e-10)
 
 
-def test_list_edge_types_messages_go_over_what_is_drawn(toy_graph: BuiltGraph) -> None:
+def test_list_edge_types_follow_what_is_sampled(toy_graph: BuiltGraph) -> None:
     """Both directions of each edge type with a fan-out; the last layer only into documents."""
     config = NeighborhoodConfig(words=[0], word_documents=[], cites=[0, 0], cited_by=[2])
     fields = [has_edge(name) for name in SPACE.types[:-1]]
@@ -117,7 +117,7 @@ def test_list_edge_types_messages_go_over_what_is_drawn(toy_graph: BuiltGraph) -
     assert {edge_type[2] for edge_type in encoder.layer_edge_types[2]} == {DOCUMENT}
 
 
-def test_list_edge_types_corpus_without_references_no_citations() -> None:
+def test_list_edge_types_without_references_has_no_citations() -> None:
     """`cites` exists only beside the field that it is read from."""
     space = TokenSpace(("venue", "word"), (3, 4))
     edge_types = list_edge_types(space, NeighborhoodConfig())
@@ -216,7 +216,7 @@ def call_pyg(layer: nn.Module, states: dict[str, Tensor], edges: dict[EdgeType, 
     ],
     ids=["RelationalLayer", "MeanLayer", "AttentionLayer"],
 )
-def test_key_of_layers_and_their_gradients_are_those_of_pyg(make: Callable[[], nn.Module]) -> None:
+def test_GraphEncoder_layers_and_gradients_equal_pyg(make: Callable[[], nn.Module]) -> None:
     """For the first nodes of each type; a type may have no node, and a node no neighbour."""
     torch.manual_seed(0)
     layer = make().double()
@@ -261,7 +261,7 @@ def test_key_of_layers_and_their_gradients_are_those_of_pyg(make: Callable[[], n
 
 @torch.no_grad()
 @pytest.mark.parametrize("cls", [HeteroSageEncoder, RgcnEncoder, HgtEncoder])
-def test_GraphEncoder_first_documents_depend_on_no_node_left_out(
+def test_GraphEncoder_skipped_nodes_change_no_first_document(
     toy_graph: BuiltGraph, cls: type[GraphEncoder]
 ) -> None:
     """Three layers over three hops, of all documents and of the batch's alone."""

@@ -10,7 +10,7 @@ from match_graph.typing import DOCUMENT, has_edge, reverse_edge
 
 
 def test_HeteroSageEncoder_repeated_neighbours_do_not_shift_mean() -> None:
-    """Two edges to one author say what one says."""
+    """Two edges to one author give the same mean as one."""
     torch.manual_seed(0)
     space = TokenSpace(("author", "word"), (3, 4))
     config = HeteroSageEncoder.Config(num_layers=1, channels=6)

@@ -1,4 +1,4 @@
-"""HGT: what is ours beside PyG's layer."""
+"""HGT: the check of its channels, and which weights of its last layer are trained."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from match_graph.typing import DOCUMENT
 SPACE = TokenSpace(("author", "word"), (3, 4))
 
 
-def test_ModelConfig_heads_share_the_channels_evenly() -> None:
+def test_HgtEncoder_channels_are_a_multiple_of_heads() -> None:
     """One sentence instead of PyG's error."""
     config = ModelConfig(encoder="hgt", encoder_config={"channels": 10, "num_heads": 4})
     with pytest.raises(ConfigError) as caught:
@@ -23,7 +23,7 @@ def test_ModelConfig_heads_share_the_channels_evenly() -> None:
     )
 
 
-def test_HgtEncoder_last_layer_learns_nothing_nodes_does() -> None:
+def test_HgtEncoder_last_layer_trains_only_what_it_computes() -> None:
     """The last layer learns nothing for nodes that it does not compute.
 
     Output maps and gates of metadata and words are fixed there, and only there.

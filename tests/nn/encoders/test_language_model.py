@@ -124,8 +124,8 @@ def test_LanguageModelEncoder_checkpoints_keep_the_contract(
 
 
 @pytest.mark.parametrize("kind", ["bert", "distilbert"])
-def test_LanguageModelEncoder_without_metadata_states_language(checkpoint, kind: str) -> None:
-    """Without metadata the states are the language models own.
+def test_LanguageModelEncoder_without_metadata_is_the_model(checkpoint, kind: str) -> None:
+    """Without metadata the states are the language model's own.
 
     Texts of different lengths against transformers' own forward, one by one.
     """
@@ -163,7 +163,7 @@ def test_LanguageModelEncoder_metadata_are_tokens_behind_text(checkpoint) -> Non
             torch.testing.assert_close(found[row], expected, atol=1e-5, rtol=1e-4)
 
 
-def test_LanguageModelEncoder_long_texts_many_metadata_fit(checkpoint) -> None:
+def test_LanguageModelEncoder_truncates_to_its_positions(checkpoint) -> None:
     """Long texts and many metadata fit the positions.
 
     Pieces are cut at max_pieces, metadata at the last position.
@@ -183,7 +183,7 @@ def test_LanguageModelEncoder_long_texts_many_metadata_fit(checkpoint) -> None:
     )
 
 
-def test_LanguageModelEncoder_projected_metadata_scale_pieces(checkpoint) -> None:
+def test_LanguageModelEncoder_metadata_start_at_piece_scale(checkpoint) -> None:
     """At the start, so that they neither drown the text nor vanish."""
     encoder = make_encoder(checkpoint(), channels=64)
     pieces = encoder.language_model.get_input_embeddings().weight.detach()
@@ -192,7 +192,7 @@ def test_LanguageModelEncoder_projected_metadata_scale_pieces(checkpoint) -> Non
     assert 0.5 < float(ratio) < 2
 
 
-def test_LanguageModelEncoder_kept_makes_encoder(checkpoint, tmp_path) -> None:
+def test_LanguageModelEncoder_is_rebuilt_from_saved_files(checkpoint, tmp_path) -> None:
     """What is kept makes the encoder without the checkpoint.
 
     Configuration and tokenizer, no weights; states equal once the weights are read.
@@ -207,7 +207,7 @@ def test_LanguageModelEncoder_kept_makes_encoder(checkpoint, tmp_path) -> None:
     assert torch.equal(other(batch).document, encoder(batch).document)
 
 
-def test_LanguageModelEncoder_its_weights_move_slowly(checkpoint) -> None:
+def test_LanguageModelEncoder_weights_have_a_lower_rate(checkpoint) -> None:
     """By rate_factor; the projection does not."""
     encoder = make_encoder(checkpoint(), rate_factor=0.1)
     assert encoder.rate_factors == {"language_model.": 0.1}
@@ -298,8 +298,8 @@ def ask_for_code(folder: Path) -> None:
         lambda one: one.joinpath("config.json").unlink(),
     ],
 )
-def test_LanguageModelEncoder_pickles_code_broken_folders(checkpoint, tmp_path, spoil) -> None:
-    """Pickles code and broken folders are refused.
+def test_LanguageModelEncoder_refuses_pickles_and_code(checkpoint, tmp_path, spoil) -> None:
+    """Pickles, code and broken folders are refused.
 
     One sentence; nothing is unpickled or run.
     """
@@ -323,7 +323,7 @@ def test_LanguageModelEncoder_decoder_is_refused(checkpoint) -> None:
 
 
 def test_LanguageModelEncoder_first_piece_of_a_causal_model(checkpoint) -> None:
-    """It has read nothing but itself."""
+    """In a causal model the first piece attends to itself alone."""
     with pytest.raises(ConfigError) as caught:
         make_encoder(checkpoint("gpt2"))
     assert str(caught.value) == (
@@ -333,7 +333,7 @@ def test_LanguageModelEncoder_first_piece_of_a_causal_model(checkpoint) -> None:
     )
 
 
-def test_LanguageModelEncoder_without_package_sentence_says(monkeypatch) -> None:
+def test_LanguageModelEncoder_needs_transformers(monkeypatch) -> None:
     """Without the package one sentence says what to install.
 
     The extra is named.

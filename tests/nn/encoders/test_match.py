@@ -228,7 +228,7 @@ def test_MatchEncoder_dropout_acts_in_training_by_the_seed(
     assert torch.equal(without.train()(toy_batch).document, without.eval()(toy_batch).document)
 
 
-def test_MatchEncoder_width_that_heads_cannot_share_is_an_error(toy_space: TokenSpace) -> None:
+def test_MatchEncoder_refuses_an_indivisible_width(toy_space: TokenSpace) -> None:
     """The sentence names both numbers."""
     config = MatchEncoder.Config(num_heads=3, position_channels=4)
     with pytest.raises(ConfigError) as error:

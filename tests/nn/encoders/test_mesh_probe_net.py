@@ -32,7 +32,7 @@ def naive_document(encoder: MeshProbeNetEncoder, tokens: list[Tensor]) -> Tensor
     [("lstm", 1, 3, False), ("lstm", 2, 1, True), ("gru", 2, 2, False)],
 )
 @torch.no_grad()
-def test_MeshProbeNetEncoder_documents_equal_network_single(
+def test_MeshProbeNetEncoder_equals_torch_per_document(
     make_encoder, read_tokens, toy_batch: EgoBatch, rnn, num_layers, num_probes, metadata
 ) -> None:
     """Documents equal the network on single documents.
@@ -51,7 +51,7 @@ def test_MeshProbeNetEncoder_documents_equal_network_single(
         assert torch.allclose(output.document[document], expected, rtol=1e-9, atol=1e-11)
 
 
-def test_MeshProbeNetEncoder_gradients_equal_those_single(
+def test_MeshProbeNetEncoder_gradients_equal_torch_per_document(
     make_encoder, read_tokens, toy_batch: EgoBatch
 ) -> None:
     """Gradients equal those of single documents.

@@ -172,7 +172,7 @@ def test_resolve_config_preset_of_match_is_the_paper_key_by_key(synthetic: Synth
     assert MATCH.keys().isdisjoint(EXCEPTIONS)
 
 
-def test_MatchEncoder_docstring_of_match_lists_exceptions_preset() -> None:
+def test_MatchEncoder_docstring_lists_preset_exceptions() -> None:
     """One entry each, with a reason; nothing is excepted silently."""
     listed = re.findall(r"^    - (\S+): \S", MatchEncoder.__doc__ or "", re.MULTILINE)
     settings = {key.removeprefix("model.encoder_config.") for key in EXCEPTIONS}
@@ -181,7 +181,7 @@ def test_MatchEncoder_docstring_of_match_lists_exceptions_preset() -> None:
 
 
 @pytest.mark.parametrize(("encoder", "name"), PRESETS)
-def test_choose_head_presets_name_every_setting_moves_result(encoder: str, name: str) -> None:
+def test_choose_head_presets_name_every_relevant_setting(encoder: str, name: str) -> None:
     """So that a change of a default changes no preset; the encoder's and the head's own too."""
     cls = ENCODERS[encoder]
     named = flatten(cls.presets[name])

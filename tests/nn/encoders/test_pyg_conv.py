@@ -1,4 +1,4 @@
-"""PyG's convolutions by name: all that can work do, the others are refused with a reason."""
+"""PyG's convolutions by name: those that fit work, the others are refused with a reason."""
 
 from typing import Any
 

@@ -22,7 +22,7 @@ def hide_metadata(batch: EgoBatch, word_field: int) -> EgoBatch:
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", TEXT_ENCODERS)
-def test_EgoBatch_metadata_are_read_only_when_asked_for(
+def test_TextEncoder_reads_metadata_only_on_request(
     make_encoder, toy_batch: EgoBatch, name
 ) -> None:
     """By default other metadata change no state; with metadata=true they do."""
@@ -37,7 +37,7 @@ def test_EgoBatch_metadata_are_read_only_when_asked_for(
         assert torch.equal(*states) is not metadata
 
 
-def test_EgoBatch_batch_that_is_read_has_words_only(make_encoder, toy_batch: EgoBatch) -> None:
+def test_TextEncoder_embed_selects_words(make_encoder, toy_batch: EgoBatch) -> None:
     """`embed` gives it with its vectors; with metadata it is the batch itself."""
     encoder = make_encoder(ENCODERS["transformer"])
     batch, tokens = encoder.embed(toy_batch)

@@ -20,7 +20,7 @@ def code_of(position: int) -> Tensor:
     ("num_layers", "num_heads", "metadata"), [(1, 1, False), (2, 3, False), (3, 2, True)]
 )
 @torch.no_grad()
-def test_TransformerEncoder_documents_equal_torchs_layers_mean(
+def test_TransformerEncoder_equals_mean_of_torch_layers(
     make_encoder, read_tokens, copy_layer, toy_batch: EgoBatch, num_layers, num_heads, metadata
 ) -> None:
     """Document by document; words have positions, metadata none; no word is zero."""
@@ -43,7 +43,7 @@ def test_TransformerEncoder_documents_equal_torchs_layers_mean(
         assert torch.allclose(output.document[document], expected, rtol=1e-9, atol=1e-11)
 
 
-def test_TransformerEncoder_width_heads_cannot_share_is_error(make_encoder) -> None:
+def test_TransformerEncoder_refuses_an_indivisible_width(make_encoder) -> None:
     """The sentence names model.channels."""
     with pytest.raises(ConfigError) as error:
         make_encoder(TransformerEncoder, num_heads=4)

@@ -93,7 +93,7 @@ def test_XmlCnnEncoder_chunks_are_torchs_adaptive_pooling(make_encoder, num_chun
     assert torch.allclose(ours.grad, theirs.grad, rtol=1e-12, atol=1e-14)
 
 
-def test_XmlCnnEncoder_defaults_are_those_public_implementations() -> None:
+def test_XmlCnnEncoder_defaults_are_of_public_implementations() -> None:
     """Widths 2, 4 and 8 with 128 filters each, 8 chunks, a bottleneck of 512; their dropout of .5
     in the paper's settings alone.
     """

@@ -120,7 +120,7 @@ def test_LabelAttentionHead_candidates_are_columns_of_all_scores() -> None:
     assert torch.allclose(found, head(output).gather(1, candidates), rtol=1e-12)
 
 
-def test_LabelAttentionHead_documents_without_any_token_score() -> None:
+def test_LabelAttentionHead_scores_empty_documents_by_bias() -> None:
     """Documents without any token score by bias alone.
 
     All of them empty; the same score but for the labels' biases.
@@ -156,7 +156,7 @@ def test_LabelAttentionHead_reset_draws_weights_of_stated_size() -> None:
     assert not head.project.bias.any()
 
 
-def test_LabelAttentionHead_gradient_computed_precision_scores() -> None:
+def test_LabelAttentionHead_gradient_precision_under_autocast() -> None:
     """Under autocast to bfloat16 they are near those of float32, and float32 themselves."""
     head = make_head().float()
     output = make_output(4, 2, 5)
@@ -189,7 +189,7 @@ def test_LabelAttentionHead_bfloat16_gradient_for_any_chunks() -> None:
         assert float((one - other).norm() / one.norm()) < 0.015
 
 
-def test_LabelAttentionHead_ranks_unrounded_but_in_training() -> None:
+def test_LabelAttentionHead_scores_in_float32_outside_training() -> None:
     """In bfloat16 the best of many labels tie; those of candidates are the same numbers."""
 
     def count_ties(scores: Tensor) -> int:
@@ -253,7 +253,7 @@ def measure_peak(chunk_values: int, with_candidates: bool = False) -> int:
 
 
 @pytest.mark.parametrize("with_candidates", [False, True])
-def test_LabelAttentionHead_nothing_documents_times_labels_times(with_candidates: bool) -> None:
+def test_LabelAttentionHead_memory_is_bounded_by_chunks(with_candidates: bool) -> None:
     """Nothing of documents times labels times channels exists.
 
     In small chunks the peak is below one [B, L, C], in one chunk far above it.

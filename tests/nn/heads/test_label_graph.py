@@ -170,7 +170,7 @@ def test_LabelGraphHead_equals_naive_loop(
 
 
 @BY_CONV
-def test_LabelGraphHead_label_by_itself_hears_nothing(conv: str) -> None:
+def test_LabelGraphHead_isolated_label_gets_no_messages(conv: str) -> None:
     """Other labels' vectors change the states of their neighbours alone."""
     head = make_head(conv=conv).eval()
     before = head.label_weight
@@ -302,7 +302,7 @@ def test_LabelGraphHead_gradients_in_evaluation_are_whole() -> None:
     assert torch.equal(head.requires_grad_(False)(documents()), expected)
 
 
-def test_LabelGraphHead_of_inference_mode_sees_its_changes() -> None:
+def test_LabelGraphHead_notices_changes_in_inference_mode() -> None:
     """Its weights have no version numbers."""
     with torch.inference_mode():
         head = make_head().eval()

@@ -98,7 +98,7 @@ def test_LinearHead_label_weight_is_the_parameter_itself() -> None:
     assert (head.in_channels, head.num_labels, head.takes) == (5, 7, "document")
 
 
-def test_LinearHead_scores_under_autocast_float32_but_training() -> None:
+def test_LinearHead_scores_in_float32_outside_training() -> None:
     """In bfloat16 the best of many labels tie; the gradient's pass stays as fast as it was."""
     head = make_head(in_channels=16, num_labels=3000)
     document = torch.randn(40, 16)

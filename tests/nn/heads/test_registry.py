@@ -46,7 +46,7 @@ def test_Head_scores_are_one_per_document_and_label(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(HEADS))
-def test_Head_every_parameter_is_trained_and_drawn_anew_by_seed(name: str) -> None:
+def test_Head_every_parameter_is_trained_and_reset_by_seed(name: str) -> None:
     """A gradient for each, and the same values after two resets from one seed."""
     head = make_head(name)
     head(make_output(HEADS[name])).square().sum().backward()
