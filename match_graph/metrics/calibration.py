@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from match_graph.errors import GraphError
-from match_graph.graph.csr import check_not_nan
+from match_graph.graph.csr import check_not_nan, row_index
 from match_graph.metrics.meter import Meter
 from match_graph.metrics.ranking import find_hits, rank_labels
 
@@ -64,8 +64,7 @@ class CalibrationMeter(Meter):
         hits = find_hits(ranked, label_ptr, label_index)
         self._ranked += self._count(probability.gather(1, ranked), hits)
         self._all += self._count_all(probability)
-        rows = torch.repeat_interleave(torch.arange(len(label_ptr) - 1), label_ptr.diff())
-        self._all[2] += self._count(probability[rows, label_index])[0]
+        self._all[2] += self._count(probability[row_index(label_ptr), label_index])[0]
 
     def _count(self, probability: Tensor, hits: Tensor | None = None) -> Tensor:
         """Pairs, sum of probabilities, and hits of each bin, [3, num_bins], float64."""

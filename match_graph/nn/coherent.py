@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from match_graph.graph import Hierarchy
+from match_graph.graph.csr import row_index
 
 #: Scores of descendants that exist at once, [descendants, B].
 _CHUNK_VALUES = 2**24
@@ -54,8 +55,8 @@ class CoherentOutput(nn.Module):
         largest = []
         for start, stop in self._chunks(max(1, self.chunk_values // scores.size(1))):
             first, last = self.ptr[start], self.ptr[stop]
-            lengths = torch.tensor(self.ptr[start : stop + 1], device=scores.device).diff()
-            largest.append(_max_of_rows(scores, self.descendant[first:last], lengths))
+            ptr = torch.tensor(self.ptr[start : stop + 1], device=scores.device) - first
+            largest.append(_max_of_rows(scores, self.descendant[first:last], ptr))
         return scores.index_copy(0, self.inner, torch.cat(largest)).t()
 
     def _chunks(self, most: int) -> list[tuple[int, int]]:
@@ -70,18 +71,15 @@ class CoherentOutput(nn.Module):
         return chunks
 
 
-def _max_of_rows(scores: Tensor, index: Tensor, lengths: Tensor) -> Tensor:
+def _max_of_rows(scores: Tensor, index: Tensor, ptr: Tensor) -> Tensor:
     """The largest of some rows of scores [L, B] for each list of rows, [lists, B].
 
     Args:
         scores: Label scores, [L, B].
-        index: Rows of ``scores``, packed, [sum(lengths)].
-        lengths: Length of each list, at least 1, [lists].
+        index: Rows of ``scores``, packed, [N].
+        ptr: Offsets of the lists, none of which is empty, [lists + 1].
     """
-    lists = torch.repeat_interleave(
-        torch.arange(lengths.numel(), device=index.device), lengths, output_size=index.numel()
-    )
     found = scores.index_select(0, index)
-    lowest = scores.new_full((lengths.numel(), scores.size(1)), -torch.inf)
-    places = lists.unsqueeze(1).expand_as(found)
+    lowest = scores.new_full((ptr.numel() - 1, scores.size(1)), -torch.inf)
+    places = row_index(ptr, index.numel()).unsqueeze(1).expand_as(found)
     return lowest.scatter_reduce(0, places, found, "amax")

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from match_graph.config import ModelConfig
 from match_graph.graph import EgoBatch, Hierarchy, NodeFeatures, TokenSpace
-from match_graph.graph.csr import make_ptr, ragged_arange, row_index
+from match_graph.graph.csr import make_ptr, row_index, select_rows
 from match_graph.nn.heads import LabelAttentionHead
 from match_graph.nn.model import MatchModel, find_head, head_settings
 
@@ -117,15 +117,14 @@ class TreeModel(MatchModel):
             [B, M], bool; and their parents, packed.
         """
         row, node = chosen.nonzero(as_tuple=True)
-        start = self.child_ptr[node]
-        lengths = self.child_ptr[node + 1] - start
-        children = self.child[ragged_arange(start, lengths)]
+        ptr, children = select_rows(self.child_ptr, self.child, node)
+        lengths = ptr.diff()
         totals = torch.zeros(len(chosen), dtype=torch.int64, device=row.device)
         totals.index_add_(0, row, lengths)
         most = int(totals.max()) if totals.numel() else 0
         valid = torch.arange(most, device=row.device) < totals.unsqueeze(1)
         candidates = torch.zeros(valid.shape, dtype=torch.int64, device=row.device)
-        candidates[valid] = children  # both by document
+        candidates[valid] = children  # both ordered by document
         return candidates, valid, torch.repeat_interleave(node, lengths)
 
 

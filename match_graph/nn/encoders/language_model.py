@@ -166,8 +166,8 @@ class LanguageModelEncoder(Encoder):
     def forward(self, batch: EgoBatch) -> EncoderOutput:
         """Document states [B, C]."""
         vectors, lengths = self._embed(batch)  # [N, E], [B]
-        row = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
-        column = ragged_arange(torch.zeros_like(lengths), lengths)
+        ptr = make_ptr(lengths)
+        row, column = row_index(ptr), ragged_arange(torch.zeros_like(lengths), lengths)
         longest = max(int(lengths.max()), 1)
         mask = torch.arange(longest, device=lengths.device) < lengths.clamp(min=1).unsqueeze(1)
         padded = vectors.new_zeros(len(lengths), longest, vectors.size(1))
@@ -179,7 +179,7 @@ class LanguageModelEncoder(Encoder):
         else:
             share = mask.to(states.dtype) / mask.sum(dim=1, keepdim=True)
             document = torch.einsum("bt,btc->bc", share, states)
-        return EncoderOutput(document, None, make_ptr(lengths))
+        return EncoderOutput(document, None, ptr)
 
     def _embed(self, batch: EgoBatch) -> tuple[Tensor, Tensor]:
         """Word pieces, then metadata of each document, packed [N, E], and their number, [B]."""
@@ -195,9 +195,7 @@ class LanguageModelEncoder(Encoder):
         of_features = batch.field == self.embedding.space.document_field
         read = batch.field != self.word_field if self.config.metadata else of_features
         batch = batch.select_tokens(read)
-        rank = torch.arange(batch.token_id.numel(), device=device) - torch.repeat_interleave(
-            batch.ptr[:-1], batch.ptr.diff()
-        )
+        rank = ragged_arange(torch.zeros_like(batch.ptr[:-1]), batch.ptr.diff())
         batch = batch.select_tokens(rank < (self.max_positions - num_pieces)[row_index(batch.ptr)])
         metadata = self.project(self.embedding(batch))  # [M, E]
         num_metadata = batch.ptr.diff()
