@@ -148,10 +148,14 @@ def _states(path: Path) -> States:
     run = find_run(path)
     if run is None:
         return []
+    return _read_manifest(run[0]).get(run[1], [])
+
+
+def _read_manifest(folder: Path) -> dict[str, States]:
     try:
-        return read_manifest(run[0]).get(run[1], [])
+        return read_manifest(folder)
     except ValueError as error:
-        raise _damaged_manifest(run[0], str(error)) from error
+        raise _damaged_manifest(folder, str(error)) from error
 
 
 def _damaged_manifest(folder: Path, reason: str) -> CheckpointError:
@@ -185,10 +189,7 @@ def has_folder(path: Path) -> bool:
     run = find_run(path)
     if run is None:
         return path.is_dir()
-    try:
-        listed = {name for name in read_manifest(run[0]) if name.startswith(f"{run[1]}/")}
-    except ValueError as error:
-        raise _damaged_manifest(run[0], str(error)) from error
+    listed = {name for name in _read_manifest(run[0]) if name.startswith(f"{run[1]}/")}
     there = {file.relative_to(run[0]).as_posix() for file in path.rglob("*") if not file.is_dir()}
     for name in sorted(listed | there):
         if damage := find_damage(run[0], name):

@@ -10,7 +10,7 @@ import json
 import math
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
@@ -137,16 +137,14 @@ def changing(folder: Path, becomes: Mapping[str, States]) -> Iterator[None]:
         ValueError: It is damaged.
     """
     files = read_manifest(folder)
-    both = {name: [*files.get(name, [None]), *states] for name, states in becomes.items()}
-    write_manifest(folder, {**files, **{name: unique(states) for name, states in both.items()}})
+    both = {
+        name: list(dict.fromkeys([*files.get(name, [None]), *states]))
+        for name, states in becomes.items()
+    }
+    write_manifest(folder, files | both)
     yield
     files.update(becomes)
     write_manifest(folder, {name: states for name, states in files.items() if states != [None]})
-
-
-def unique(states: Iterable[Digest | None]) -> States:
-    """Distinct states, in order."""
-    return list(dict.fromkeys(states))
 
 
 def find_damage(folder: Path, name: str, whole: bool = False) -> str:
