@@ -12,7 +12,6 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any
 
 from match_graph.errors import CorpusError
 from match_graph.io.beside import beside
@@ -123,15 +122,14 @@ def _write_index(folder: Path) -> None:
                     file.write(b"\n")
 
 
-def _run(command: list[str], output: IO[Any] | int = subprocess.PIPE) -> str:
+def _run(command: list[str]) -> str:
     """Standard output of an apt command; a failure is one sentence in apt's own words."""
     name = command[0]
     try:
         done = subprocess.run(  # noqa: S603 - fixed commands of apt, no shell
             command,
             stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             env={**os.environ, "LC_ALL": "C.UTF-8"},
             timeout=_TIMEOUT,
             check=False,
@@ -145,7 +143,7 @@ def _run(command: list[str], output: IO[Any] | int = subprocess.PIPE) -> str:
         lines = [line for line in lines if line.startswith("E:")] or [*lines, "no message"]
         reason = lines[0].removeprefix("E:").strip()
         raise _apt_error(f"{name} ended with code {done.returncode} ({reason})")
-    return done.stdout.decode("utf-8", "replace") if done.stdout else ""
+    return done.stdout.decode("utf-8", "replace")
 
 
 def _apt_error(found: str) -> CorpusError:
