@@ -12,11 +12,10 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from match_graph.config import parse_settings
-from match_graph.corpus import Corpus, hierarchy_frame, split_words
+from match_graph.corpus import Array, Corpus, hierarchy_frame, split_words
 from match_graph.corpus_builder import Interner
 from match_graph.corpus_faults import RECORD_KEYS
 from match_graph.datasets.hetero_parts import (
-    Array,
     Edges,
     describe_left_out,
     join_edges,

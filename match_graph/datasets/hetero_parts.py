@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 import pandas as pd
@@ -11,11 +11,9 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 from torch_geometric.data.storage import NodeStorage
 
+from match_graph.corpus import Array
 from match_graph.corpus_faults import ENDS
 from match_graph.typing import MASKS, EdgeType
-
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
-Faults: TypeAlias = list[str]
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ class Edges:
         return len(key) - len(np.unique(key))
 
 
-def number_edges(index: Any, sizes: tuple[int, int], what: str, faults: Faults) -> Array:
+def number_edges(index: Any, sizes: tuple[int, int], what: str, faults: list[str]) -> Array:
     """Edge index as an array [2, E], int64; empty and a fault where it is none or out of range."""
     array = to_array(index)
     if array is None or array.shape[:-1] != (2,) or array.dtype.kind not in "iu":
@@ -88,7 +86,7 @@ def number_edges(index: Any, sizes: tuple[int, int], what: str, faults: Faults) 
 
 
 def read_edges(
-    data: HeteroData, edge_type: EdgeType, sizes: tuple[int, int], faults: Faults
+    data: HeteroData, edge_type: EdgeType, sizes: tuple[int, int], faults: list[str]
 ) -> Edges:
     """Edges of a type, in the order of their ``position`` if they have one."""
     store, before = data[edge_type], len(faults)
@@ -115,7 +113,7 @@ def read_edges(
 
 
 def join_edges(
-    found: Sequence[Edges], what: str, is_set: bool, faults: Faults
+    found: Sequence[Edges], what: str, is_set: bool, faults: list[str]
 ) -> tuple[Edges, bool]:
     """Several lists of edges as one, sorted by start; whether all of them say the same.
 
@@ -149,7 +147,7 @@ def _sort_edges(edges: Edges) -> Edges:
     return edges.take(np.argsort(edges.head, kind="stable"))
 
 
-def read_splits(store: NodeStorage, number: int, faults: Faults) -> Array | None:
+def read_splits(store: NodeStorage, number: int, faults: list[str]) -> Array | None:
     """Split of each document by PyG's masks, "" for none of them, [N]; None without masks."""
     there = {split: store[mask] for split, mask in MASKS.items() if mask in store}
     if not there:
@@ -172,7 +170,7 @@ def read_splits(store: NodeStorage, number: int, faults: Faults) -> Array | None
     return splits
 
 
-def read_classes(store: NodeStorage, key: str, number: int, faults: Faults) -> tuple[Edges, int]:
+def read_classes(store: NodeStorage, key: str, number: int, faults: list[str]) -> tuple[Edges, int]:
     """Edges from documents to classes, and the number of classes.
 
     Class indices or a multi-hot matrix; with ``KEY_index`` the rows are of these documents alone.
@@ -217,7 +215,7 @@ def _find_index_fault(rows: Array, number: int) -> str:
     return ""
 
 
-def read_features(x: Any, node_type: str, number: int, faults: Faults) -> Array | None:
+def read_features(x: Any, node_type: str, number: int, faults: list[str]) -> Array | None:
     """Features [N, F] of a type as an array; what they hold is checked by `Corpus`."""
     array = to_array(x)
     if array is None or array.ndim != 2 or len(array) != number:
@@ -227,7 +225,7 @@ def read_features(x: Any, node_type: str, number: int, faults: Faults) -> Array 
     return array
 
 
-def read_times(time: Any, number: int, faults: Faults) -> Array:
+def read_times(time: Any, number: int, faults: list[str]) -> Array:
     """Times of documents, [N], int64."""
     array = to_array(time)
     array = array[:, 0] if array is not None and array.shape == (number, 1) else array
@@ -238,7 +236,7 @@ def read_times(time: Any, number: int, faults: Faults) -> Array:
     return array.astype(np.int64)
 
 
-def read_names(given: Any, known: Collection[str], faults: Faults) -> dict[str, list[Any]]:
+def read_names(given: Any, known: Collection[str], faults: list[str]) -> dict[str, list[Any]]:
     """Ids of nodes by node type, as `from_hetero` takes them; faults of what are none.
 
     Args:
@@ -274,7 +272,7 @@ def describe_left_out(attributes: Collection[str]) -> list[str]:
     return [f"left out attributes that have no place in a corpus: {[*attributes]}"]
 
 
-def read_strings(values: Any, number: int, what: str, faults: Faults) -> list[str] | None:
+def read_strings(values: Any, number: int, what: str, faults: list[str]) -> list[str] | None:
     """A string per node; None and a fault where they are none."""
     is_list = isinstance(values, Sequence | np.ndarray | pd.Series) and not isinstance(values, str)
     if not is_list or len(values) != number or not all(isinstance(one, str) for one in values):

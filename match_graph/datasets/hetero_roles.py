@@ -8,7 +8,8 @@ import numpy as np
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
-from match_graph.datasets.hetero_parts import Array, read_names, to_array
+from match_graph.corpus import Array
+from match_graph.datasets.hetero_parts import read_names, to_array
 from match_graph.errors import CorpusError, list_faults
 from match_graph.typing import DOCUMENT, LABEL, MASKS, EdgeType
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from match_graph.corpus import Corpus, TableLayout
+from match_graph.corpus import Array, Corpus, TableLayout
 from match_graph.corpus_faults import ENDS
 from match_graph.datasets.built import hash_source, is_built
 from match_graph.datasets.dataset import FORMAT_VERSION, CorpusDataset
@@ -174,7 +174,7 @@ def hash_corpus(corpus: Corpus) -> str:
     return digest.hexdigest()
 
 
-def _view(values: np.ndarray[Any, np.dtype[Any]]) -> memoryview:
+def _view(values: Array) -> memoryview:
     """Bytes of an array, not copied where it is contiguous."""
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
 

@@ -2,15 +2,15 @@
 
 import os
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
+from match_graph.corpus import Array
 from match_graph.datasets.planted import PIECE, Planted, pack
 from match_graph.datasets.table_one import PaperSize
 from match_graph.errors import CorpusError
 
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 #: Ragged lists: offsets [D + 1] and values.
 Lists: TypeAlias = tuple[Array, Array]
 #: Draws instances for entries of documents [N]; among all instances if the second argument is true.

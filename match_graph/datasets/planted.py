@@ -3,17 +3,15 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import numpy as np
 
+from match_graph.corpus import Array
 from match_graph.corpus_builder import CorpusBuilder
 from match_graph.datasets.partitions import PartitionReader
 from match_graph.io.partition import Partition
 from match_graph.io.source import Sources
 from match_graph.typing import LABEL, WORD
-
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 PIECE = 20_000  # documents
 #: Above this number of documents no raw text is written: the word sequence says the same.

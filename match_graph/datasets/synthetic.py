@@ -1,13 +1,14 @@
 """A planted corpus: labels generate words, venues, authors and references; dirty on purpose."""
 
 from functools import partial
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
 from pydantic import Field, model_validator
 
 from match_graph.config import StrictModel
+from match_graph.corpus import Array
 from match_graph.datasets.dataset import CorpusDataset
 from match_graph.datasets.options import Card
 from match_graph.datasets.paper_size import (
@@ -19,8 +20,6 @@ from match_graph.datasets.paper_size import (
 from match_graph.datasets.planted import Planted, PlantedReader, pack
 from match_graph.datasets.table_one import PAPER_SIZES, PaperSize
 from match_graph.typing import LABEL, WORD, Tokenizer
-
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 _GENERATOR = 3  # counts the changes of what is drawn, so that older built data are not read
 # About what a word takes at the peak, a document of the paper's sizes, a label in a layer.

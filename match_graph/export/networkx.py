@@ -8,6 +8,7 @@ from typing import Any, TextIO, TypeAlias
 import networkx as nx
 import numpy as np
 
+from match_graph.corpus import Array
 from match_graph.errors import ExportError
 from match_graph.export.inventory import Inventory
 from match_graph.export.source import NONE, Source
@@ -187,7 +188,7 @@ def _take_inventory(source: Source, graph: Graph) -> Inventory:
     return inventory
 
 
-def _gather(records: list[dict[str, Any]], key: str) -> np.ndarray[Any, np.dtype[Any]]:
+def _gather(records: list[dict[str, Any]], key: str) -> Array:
     """Attribute of all nodes; GraphML leaves out empty strings and missing numbers."""
     if key in _STRINGS:
         return np.array([node.get(key, "") for node in records], dtype=object)

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from match_graph.config import StrictModel, parse_settings
+from match_graph.corpus import Array
 from match_graph.datasets import CorpusDataset
 from match_graph.errors import ExportError
 from match_graph.export.inventory import Inventory
@@ -131,7 +132,7 @@ class Source:
         return torch.full_like(train, self.options.include_labels == "all")
 
     @cached_property
-    def split(self) -> np.ndarray[Any, np.dtype[Any]]:
+    def split(self) -> Array:
         """Split of every document, strings, [D]."""
         return list_splits(self.graph)
 
@@ -230,7 +231,7 @@ class Source:
             return {"text": pa.array(texts, pa.string())}
         return {}
 
-    def list_words(self, start: int, number: int) -> list[np.ndarray[Any, np.dtype[Any]]]:
+    def list_words(self, start: int, number: int) -> list[Array]:
         """Words of a range of documents, in order, strings."""
         lists = self.graph.adjacency(CONTAINS)
         ptr = lists.ptr[start : start + number + 1]
@@ -240,7 +241,7 @@ class Source:
         return np.split(names, bounds)
 
     @cached_property
-    def _words(self) -> np.ndarray[Any, np.dtype[Any]]:
+    def _words(self) -> Array:
         return self.dataset.names(WORD).to_numpy(dtype=object)
 
 
@@ -288,7 +289,7 @@ def split_ends(batch: pa.RecordBatch) -> tuple[tuple[Any, Any], dict[str, Any]]:
     return (columns.pop("source"), columns.pop("target")), columns
 
 
-def list_splits(data: Graph) -> np.ndarray[Any, np.dtype[Any]]:
+def list_splits(data: Graph) -> Array:
     """Split of every document of a graph, strings, [D]."""
     graph = view_graph(data)
     names = np.full(graph.num_nodes(DOCUMENT), "", dtype=object)
