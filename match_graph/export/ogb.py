@@ -17,10 +17,10 @@ from match_graph.corpus import Array
 from match_graph.errors import ExportError, import_extra
 from match_graph.export.inventory import Inventory
 from match_graph.export.parquet import add_node_table, write_batches
-from match_graph.export.pyg import save_tensors
 from match_graph.export.source import GOLD, Source
 from match_graph.export.target import Reading, Target
 from match_graph.graph.csr import row_index
+from match_graph.io.files import save_torch
 from match_graph.typing import DOCUMENT, MASKS, EdgeType
 
 #: Of the dense labels as OGB's loader holds them, 8 bytes each.
@@ -81,7 +81,7 @@ class OgbTarget(Target):
         self._write_split(source, folder / "split" / SPLIT)
         for name in data.node_types:
             write_batches(folder, Path("mapping") / f"{name}.parquet", source.names(name))
-        save_tensors(folder / META, _make_meta(source, str(out.resolve())))
+        save_torch(folder / META, _make_meta(source, str(out.resolve())))
         text = "Row i of TYPE.parquet names node i of that type.\n"
         (folder / "mapping" / "README.md").write_text(text, encoding="utf-8")
 
@@ -91,7 +91,7 @@ class OgbTarget(Target):
         split: dict[str, dict[str, Tensor]] = {
             name: {DOCUMENT: documents[mask].nonzero().view(-1)} for name, mask in MASKS.items()
         }
-        save_tensors(folder / "split_dict.pt", split)
+        save_torch(folder / "split_dict.pt", split)
 
     def read(self, source: Source, folder: Path) -> list[Reading]:
         dataset = load_ogb(source.dataset.name, _make_meta(source, str(folder)))

@@ -1,8 +1,6 @@
 """PyTorch Geometric: tensors that load without unpickling, and names as Parquet."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch_geometric.data import HeteroData
@@ -11,6 +9,7 @@ from match_graph.export.inventory import Inventory
 from match_graph.export.parquet import add_node_table, write_batches
 from match_graph.export.source import Source, add_graph_edges, list_splits
 from match_graph.export.target import Reading, Target
+from match_graph.io.files import save_torch
 from match_graph.typing import DOCUMENT
 
 DATA, TARGETS = "data.pt", "targets.pt"
@@ -25,9 +24,9 @@ class PygTarget(Target):
         content = source.data.to_dict()
         for node_type, x in source.features.items():
             content[node_type] = {**content[node_type], "x": x}
-        save_tensors(folder / DATA, content)
+        save_torch(folder / DATA, content)
         if source.has_gold:
-            save_tensors(folder / TARGETS, source.targets.to_dict())
+            save_torch(folder / TARGETS, source.targets.to_dict())
         for node_type in source.data.node_types:
             path = Path("names") / f"{node_type}.parquet"
             write_batches(folder, path, source.names(node_type))
@@ -81,9 +80,3 @@ def _describe_x(source: Source) -> str:
         return ""
     names = ", ".join(f"`{name}`" for name in source.features)
     return f"- `data[TYPE].x` are the features of {names}.\n"
-
-
-def save_tensors(path: Path, content: Mapping[str, Any]) -> None:
-    """Writes with `torch.save` through a Python file, so that a full disk is an OSError."""
-    with path.open("wb") as file:
-        torch.save(dict(content), file)

@@ -296,14 +296,16 @@ def is_finite(values: Tensor) -> bool:
     return not values.numel() or all(bool(value.isfinite()) for value in values.aminmax())
 
 
+def save_torch(path: Path, content: Mapping[str, Any]) -> None:
+    """`torch.save` through a Python file, so that a full disk is an OSError."""
+    with path.open("wb") as file:
+        torch.save(dict(content), file)
+
+
 def write_state(path: Path, state: Mapping[str, Any], keep_previous: bool = True) -> None:
     """Writes a checkpoint of tensors and plain values; optionally keeps the previous one."""
-
-    def write(place: Path) -> None:
-        with place.open("wb") as file:  # a file of Python's: its errors say what the disk said
-            torch.save(dict(state), file)
-
-    write_beside(path, write, previous=previous_state(path) if keep_previous else None)
+    previous = previous_state(path) if keep_previous else None
+    write_beside(path, lambda place: save_torch(place, state), previous)
     if not keep_previous:
         remove_files(previous_state(path))
 

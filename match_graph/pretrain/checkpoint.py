@@ -16,6 +16,7 @@ from match_graph.io.files import (
     previous_state,
     read_state,
     remove_state,
+    save_torch,
     write_state,
 )
 from match_graph.io.manifest import LARGE_BYTES, check_regular, compute_digest
@@ -73,8 +74,7 @@ class PretrainCheckpoint:
 
     def _write_shard(self, state: Mapping[str, Any], trainer: SphericalTrainer) -> _Shard:
         with beside(self.path.with_name(f"{self.path.stem}-{trainer.share.rank}.pt")) as place:
-            with place.open("wb") as file:  # a file of Python's: its errors say what the disk said
-                torch.save(dict(state), file)
+            save_torch(place, state)
             finish(place)
             shard = _name_shard(self.path, trainer.share, *compute_digest(place))
             place.replace(self.path.with_name(shard.name))

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pandas as pd
-import pytest
 import torch
 from torch import nn
 from torch_geometric.data import HeteroData
@@ -114,15 +113,3 @@ def measure(dataset: Synthetic, documents: torch.Tensor, scores: torch.Tensor) -
     meter = RankingMeter(ks=[5])
     meter.update(rank_labels(scores, 5), *dataset.targets.select(documents))
     return meter.compute()["NDCG@5"]
-
-
-def test_save_tensors_full_disk_is_an_os_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`torch.save` to a path raises RuntimeError instead, which nobody takes for a full disk."""
-    from match_graph.export.pyg import save_tensors
-
-    with pytest.raises(OSError, match="No such file"):
-        save_tensors(tmp_path / "none" / "data.pt", {})
-    save_tensors(tmp_path / "data.pt", {"a": torch.ones(2)})
-    assert torch.load(tmp_path / "data.pt", weights_only=True)["a"].tolist() == [1, 1]

@@ -123,6 +123,14 @@ def test_tensors_and_states_read_back(tmp_path: Path) -> None:
     assert (state["epoch"], state["history"]) == (3, {"x": [1.5]})
 
 
+def test_save_torch_disk_fault_is_an_os_error(tmp_path: Path) -> None:
+    """`torch.save` to a path would raise RuntimeError, which does not say what the disk said."""
+    with pytest.raises(OSError, match="No such file"):
+        files.save_torch(tmp_path / "none" / "data.pt", {})
+    files.save_torch(tmp_path / "data.pt", {"a": torch.ones(2)})
+    assert torch.load(tmp_path / "data.pt", weights_only=True)["a"].tolist() == [1, 1]
+
+
 def test_read_state_pickle_is_refused_and_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
