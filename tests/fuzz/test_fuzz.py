@@ -22,7 +22,7 @@ from fuzz.targets import KINDS, Kind
 from fuzz.worker import Ended, Worker
 from hypothesis import HealthCheck, Phase, assume, given, settings, target
 
-from match_graph.io import write_manifest
+from match_graph.io.manifest import write_manifest
 
 #: Cases in all; a few of each kind where nothing is said.
 CASES = int(os.environ.get("MATCH_GRAPH_FUZZ", "0"))
