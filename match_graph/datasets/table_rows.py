@@ -10,7 +10,7 @@ from match_graph.corpus import TableLayout
 from match_graph.corpus_builder import CorpusBuilder
 from match_graph.datasets.options import UNDATED, SplitConfig, TextConfig, count_days
 from match_graph.io.csv_lines import split_cell
-from match_graph.io.json_lines import Fail, as_whole, describe, read_id, read_values
+from match_graph.io.json_lines import Fail, as_id, as_whole, describe, read_values
 from match_graph.typing import Split
 
 #: A column, or several that are put together.
@@ -85,7 +85,7 @@ class RowReader:
     def read_id(self, row: Mapping[str, Any], place: str) -> str | None:
         """Id of the document; None where it is missing or wrong, which is a fault."""
         (column,) = self.columns["id"]
-        document = read_id({"paper": row.get(column)}, place, lambda _: None)
+        document = as_id(row.get(column))
         if document is None:
             self.fail(
                 f"{place}: '{column}' must be the document's id, found {describe(row.get(column))}."

@@ -100,14 +100,18 @@ def _parse_json(line: str) -> Any:
 
 def read_id(record: Mapping[str, Any], place: str, fail: Fail, required: bool = True) -> str | None:
     """The document's id, a number as text; None where it is wrong, or missing and not required."""
-    document = record.get("paper")
-    if isinstance(document, int) and not isinstance(document, bool):
-        return str(document)
-    if isinstance(document, str) and document:
-        return document
-    if required or document not in (None, ""):
-        fail(f"{place}: 'paper' must be the document's id, found {describe(document)}.")
-    return None
+    given = record.get("paper")
+    document = as_id(given)
+    if document is None and (required or given not in (None, "")):
+        fail(f"{place}: 'paper' must be the document's id, found {describe(given)}.")
+    return document
+
+
+def as_id(value: Any) -> str | None:
+    """A document's id, a number as text; None for what is no id."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value if isinstance(value, str) and value else None
 
 
 def read_text(record: Mapping[str, Any], place: str, fail: Fail) -> str | None:
