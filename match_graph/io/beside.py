@@ -118,27 +118,39 @@ def put_in_place(place: Path, out: Path) -> None:
     remove_dead(out, "old")
 
 
+@contextmanager
+def renamed(path: Path) -> Iterator[Path]:
+    """Temporary path beside a file, renamed to it at the end without being flushed to the disk.
+
+    Who has the old file open goes on with it. Two processes may write one file, both the same
+    bytes: one that was thought to be lost.
+    """
+    place = _name_temporary(path)
+    try:
+        yield place
+        place.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            place.unlink(missing_ok=True)
+        raise
+
+
 def write_text_beside(path: Path, text: str) -> None:
     """Writes UTF-8 text atomically, with the permissions of umask.
 
     Raises:
         OSError: The disk refuses; names ``path``.
     """
-    place = _name_temporary(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_dead(path)
-        with place.open("x", encoding="utf-8") as file:  # refuses a link that somebody put there
+        # "x" refuses a link that somebody put there
+        with renamed(path) as place, place.open("x", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        place.replace(path)
-    except BaseException as error:
-        with suppress(OSError):
-            place.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        raise
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def _name_temporary(path: Path) -> Path:

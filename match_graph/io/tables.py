@@ -1,8 +1,6 @@
 """Tables as files: Parquet in row groups of equal size, Arrow for what is mapped and sliced."""
 
-import secrets
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from match_graph.io.beside import name_process
+from match_graph.io.beside import renamed
 
 #: Rows of a row group; with the content they decide the bytes of a file.
 ROW_GROUP = 2**16
@@ -24,20 +22,6 @@ def text_schema(frame: pd.DataFrame) -> pa.Schema:
         if pa.types.is_string(field.type):
             schema = schema.set(number, field.with_type(pa.large_string()))
     return schema
-
-
-@contextmanager
-def renamed(path: Path) -> Iterator[Path]:
-    """Path beside a file, renamed to it at the end: who has the old one open goes on with it.
-
-    For files that two processes may write, both the same bytes: one that was thought to be lost.
-    """
-    place = path.with_name(f".{path.name}.{secrets.token_hex(4)}.{name_process()}.tmp")
-    try:
-        yield place
-        place.replace(path)
-    finally:
-        place.unlink(missing_ok=True)
 
 
 def write_table(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:

@@ -15,8 +15,8 @@ from match_graph.datasets import MatchFolder
 from match_graph.datasets.built import default_root, write_built
 from match_graph.errors import CorpusError
 from match_graph.graph import MappedGraph
+from match_graph.io.beside import renamed
 from match_graph.io.manifest import read_manifest, write_manifest
-from match_graph.io.tables import renamed
 from match_graph.testing import write_match_folder
 
 
