@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from corpora import map_instances
 
 from match_graph.corpus import Corpus
 from match_graph.datasets import BioTools, MatchFolder, biotools, open_dataset
@@ -106,16 +107,6 @@ def read(folder: Path, **options: Any) -> Corpus:
     return BioToolsReader(find_records(folder), find_ontology(folder), config).read_corpus()
 
 
-def lists(corpus: Corpus, node_type: str) -> dict[str, list[str]]:
-    """Instances of each document."""
-    names, edges = corpus.instances[node_type]["id"], corpus.edges[node_type]
-    found: dict[str, list[str]] = {name: [] for name in corpus.documents["id"]}
-    documents = corpus.documents["id"].tolist()
-    for document, instance in zip(edges["document"], edges["instance"], strict=True):
-        found[documents[document]].append(names[instance])
-    return found
-
-
 def refusal(folder: Path, **options: Any) -> str:
     with pytest.raises(CorpusError) as caught:
         read(folder, **options)
@@ -129,7 +120,7 @@ def test_BioToolsReader_parts_of_a_record(tmp_path: Path) -> None:
     text = "A tool finds genes.  On a tool It is there."
     assert corpus.documents["text"].tolist() == [text, "b"]
     assert corpus.documents["split"].tolist() == [split_by_text(text), split_by_text("b")]
-    found = {field: lists(corpus, field)["A-tool"] for field in [*fields, "label"]}
+    found = {field: map_instances(corpus, field)["A-tool"] for field in [*fields, "label"]}
     assert found == {
         "venue": ["Some_Journal"],
         "author": ["An_A.", "Bo", "Li_B."],
@@ -139,7 +130,7 @@ def test_BioToolsReader_parts_of_a_record(tmp_path: Path) -> None:
         "tool_type": ["Web_application"],
         "label": ["operation_1", "topic_2", "topic_4"],
     }
-    assert lists(corpus, "label")["b"] == ["topic_5", "topic_99"]
+    assert map_instances(corpus, "label")["b"] == ["topic_5", "topic_99"]
     assert corpus.notes["documents_without_labels_dropped"] == 1
     assert corpus.notes["terms_outside_edam"] == 1
     assert corpus.notes["labels_not_in_edam"] == 1

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from corpora import map_instances
 
-from match_graph.corpus import Corpus
 from match_graph.datasets import Cacm, CacmReader, MatchFolder, cacm, open_dataset
 from match_graph.datasets.cacm import parent_code
 from match_graph.datasets.options import split_by_text
@@ -59,16 +59,6 @@ def write(folder: Path, text: str = RECORDS) -> Path:
     return folder / "cacm.all"
 
 
-def lists(corpus: Corpus, node_type: str) -> dict[str, list[str]]:
-    """Instances of each document."""
-    names, edges = corpus.instances[node_type]["id"], corpus.edges[node_type]
-    found: dict[str, list[str]] = {name: [] for name in corpus.documents["id"]}
-    documents = corpus.documents["id"].tolist()
-    for document, instance in zip(edges["document"], edges["instance"], strict=True):
-        found[documents[document]].append(names[instance])
-    return found
-
-
 def refusal(path: Path, **options: Any) -> str:
     with pytest.raises(CorpusError) as caught:
         CacmReader(path, Cacm.Config(**options)).read_corpus()
@@ -82,11 +72,11 @@ def test_CacmReader_parts_of_a_record(tmp_path: Path) -> None:
     texts = ["On Toys Toys are  discussed.", "On Caf\xe9s"]
     assert corpus.documents["text"].tolist() == texts
     assert corpus.documents["split"].tolist() == [split_by_text(text) for text in texts]
-    assert lists(corpus, "label") == {"1": ["3.02", "5.1", "5.14"], "2": ["5.1"]}
-    assert lists(corpus, "venue") == {"1": ["1969"], "2": []}
-    assert lists(corpus, "author") == {"1": ["An,_C.", "Li,_A._B."], "2": []}
-    assert lists(corpus, "reference") == {"1": ["3"], "2": []}
-    assert lists(corpus, "keyword") == {"1": ["small_blocks", "toys"], "2": []}
+    assert map_instances(corpus, "label") == {"1": ["3.02", "5.1", "5.14"], "2": ["5.1"]}
+    assert map_instances(corpus, "venue") == {"1": ["1969"], "2": []}
+    assert map_instances(corpus, "author") == {"1": ["An,_C.", "Li,_A._B."], "2": []}
+    assert map_instances(corpus, "reference") == {"1": ["3"], "2": []}
+    assert map_instances(corpus, "keyword") == {"1": ["small_blocks", "toys"], "2": []}
     assert corpus.notes["documents_without_labels_dropped"] == 1
     edges = set(zip(corpus.hierarchy["child"], corpus.hierarchy["parent"], strict=True))
     assert edges == {("5.14", "5.1"), ("5.1", "5"), ("3.02", "3.0"), ("3.0", "3")}

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from corpora import list_instances
 
 from match_graph.datasets import Maple, MapleReader, open_dataset
 from match_graph.errors import ConfigError, CorpusError
@@ -37,24 +38,15 @@ def refusal(folder: Path) -> str:
     return str(caught.value).removeprefix(f"The folder '{folder}' must be one of MAPLE's: ")
 
 
-def lists(corpus, name: str) -> list[list[str]]:
-    """The instances of each document, in order."""
-    ids = corpus.instances[name]["id"].tolist()
-    found: list[list[str]] = [[] for _ in range(corpus.num_documents)]
-    for document, instance in corpus.edges[name].itertuples(index=False):
-        found[document].append(ids[instance])
-    return found
-
-
 def test_MapleReader_edges_in_any_order_come_to_papers(folder: Path) -> None:
     """In the order of the file; ids without prefixes, names beside them."""
     corpus = MapleReader(folder, Maple.Config(release="graph")).read_corpus()
     assert corpus.documents["id"].tolist() == ["1", "2", "3"]
     assert corpus.documents["text"].tolist() == ["on small toys", "on\tbig toys", ""]
-    assert lists(corpus, "label") == [["11"], ["12", "11"], []]
-    assert lists(corpus, "author") == [["8", "7"], [], ["8"]]
-    assert lists(corpus, "venue") == [["5"], [], ["5"]]
-    assert lists(corpus, "reference") == [["9"], ["1"], []]
+    assert list_instances(corpus, "label") == [["11"], ["12", "11"], []]
+    assert list_instances(corpus, "author") == [["8", "7"], [], ["8"]]
+    assert list_instances(corpus, "venue") == [["5"], [], ["5"]]
+    assert list_instances(corpus, "reference") == [["9"], ["1"], []]
     names = corpus.instances["label"].set_index("id")["name"]
     assert names.to_dict() == {"11": "science", "12": "toys"}
     assert corpus.instances["author"].set_index("id")["name"].to_dict() == {"7": "bo", "8": "li"}
@@ -78,7 +70,7 @@ def test_MapleReader_files_that_a_subject_lacks_are_empty(folder: Path) -> None:
         if name not in ("papers.txt", "paper-label.txt"):
             (folder / name).unlink()
     corpus = MapleReader(folder, Maple.Config(release="graph")).read_corpus()
-    assert lists(corpus, "author") == [[], [], []]
+    assert list_instances(corpus, "author") == [[], [], []]
     assert "name" not in corpus.instances["label"]
 
 
@@ -125,6 +117,6 @@ def test_MapleReader_skips_a_paper_with_its_edges(folder: Path) -> None:
         file.write("PAPER_4\tAUTHOR_7\n")
     corpus = MapleReader(folder, Maple.Config(release="graph"), faults="skip").read_corpus()
     assert corpus.documents["id"].tolist() == ["2"]
-    assert lists(corpus, "reference") == [["1"]]
+    assert list_instances(corpus, "reference") == [["1"]]
     places = ["papers.txt:1", "papers.txt:3", "paper-author.txt:4"]
     assert corpus.skipped["place"].tolist() == places

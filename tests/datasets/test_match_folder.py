@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from corpora import list_instances
 from pydantic import ValidationError
 
 from match_graph.corpus import Corpus
@@ -53,30 +54,21 @@ def refusal(folder: Path, **options: Any) -> str:
 # What is read --------------------------------------------------------------------------------
 
 
-def read_back(corpus: Corpus, name: str) -> list[list[str]]:
-    """The lists of a type by document, as ids."""
-    ids = corpus.instances[name]["id"].tolist()
-    lists: list[list[str]] = [[] for _ in range(corpus.num_documents)]
-    for document, instance in corpus.edges[name].itertuples(index=False):
-        lists[document].append(ids[instance])
-    return lists
-
-
 def test_Corpus_every_list_of_the_files_is_in_the_corpus(toy: Corpus) -> None:
     """Ids, splits, texts, metadata (as sets, in order) and labels equal the JSON objects."""
     records = [(split, record) for split, records in toy_documents().items() for record in records]
     assert toy.documents["id"].tolist() == [str(record["paper"]) for _, record in records]
     assert toy.documents["split"].tolist() == [split for split, _ in records]
     assert toy.documents["text"].tolist() == [record["text"] for _, record in records]
-    assert read_back(toy, "label") == [record["label"] for _, record in records]
+    assert list_instances(toy, "label") == [record["label"] for _, record in records]
     for field in ("venue", "author", "reference"):
         expected = []
         for _, record in records:
             value = record.get(field)
             values = value if isinstance(value, list) else [value]
             expected.append(list(dict.fromkeys(item for item in values if item)))
-        assert read_back(toy, field) == expected
-    assert read_back(toy, "word")[0] == [
+        assert list_instances(toy, field) == expected
+    assert list_instances(toy, "word")[0] == [
         "learning",
         "graphs",
         "from",
@@ -91,7 +83,7 @@ def test_Corpus_every_list_of_the_files_is_in_the_corpus(toy: Corpus) -> None:
 def test_Corpus_toy_folder_is_as_dirty_as_it_says(toy: Corpus) -> None:
     """The faults that the toy promises are in it."""
     venues, authors, words, labels = (
-        read_back(toy, name) for name in ("venue", "author", "word", "label")
+        list_instances(toy, name) for name in ("venue", "author", "word", "label")
     )
     assert toy.num_documents == 12
     assert sum(not venue for venue in venues) == 3  # missing, empty and null
@@ -176,7 +168,7 @@ def test_MatchReader_label_names_are_read(folder: Path) -> None:
 
 def test_MatchReader_whitespace_tokenizer_is_used(folder: Path) -> None:
     """Pre-tokenised text keeps case and punctuation."""
-    words = read_back(
+    words = list_instances(
         MatchReader(folder, MatchFolder.Config(tokenizer="whitespace")).read_corpus(), "word"
     )
     assert words[5] == ["Odds", "and", "ends."]

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from corpora import list_instances
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,20 +41,11 @@ def built(corpus: Corpus) -> BuiltGraph:
     return build_graph(corpus)
 
 
-def lists_of(corpus: Corpus, name: str) -> list[list[str]]:
-    """Instance ids by document."""
-    ids = corpus.instances[name]["id"].tolist()
-    lists: list[list[str]] = [[] for _ in range(corpus.num_documents)]
-    for document, instance in corpus.edges[name].itertuples(index=False):
-        lists[document].append(ids[instance])
-    return lists
-
-
 def order_of(corpus: Corpus, name: str) -> tuple[list[str], Counter[str]]:
     """Ids by training frequency, descending, ties by id; and the frequencies."""
     splits = corpus.documents["split"].tolist()
     counts: Counter[str] = Counter()
-    for split, values in zip(splits, lists_of(corpus, name), strict=True):
+    for split, values in zip(splits, list_instances(corpus, name), strict=True):
         counts.update(values if split == "train" else [])
     return sorted(corpus.instances[name]["id"], key=lambda value: (-counts[value], value)), counts
 
@@ -84,7 +76,7 @@ def test_BuiltGraph_metadata_edges_are_in_the_documents_order(
     """(document, has, FIELD) lists what the document lists, as it lists it."""
     expected = [
         (document, value)
-        for document, values in enumerate(lists_of(corpus, name))
+        for document, values in enumerate(list_instances(corpus, name))
         for value in values
     ]
     assert named_edges(built, ("document", "has", name)) == expected
@@ -95,7 +87,7 @@ def test_BuiltGraph_words_are_a_sequence_with_positions(corpus: Corpus, built: B
     store = built.data["document", "contains", "word"]
     expected = [
         (document, word, position)
-        for document, words in enumerate(lists_of(corpus, "word"))
+        for document, words in enumerate(list_instances(corpus, "word"))
         for position, word in enumerate(words)
     ]
     edges = named_edges(built, ("document", "contains", "word"))
@@ -112,7 +104,7 @@ def test_build_graph_words_beyond_the_last_position_are_cut(
     """The first MAX_POSITIONS words stay, the rest is counted; training counts see all words."""
     monkeypatch.setattr("match_graph.graph.build.MAX_POSITIONS", 4)
     cut = build_graph(toy)
-    words = lists_of(toy, "word")
+    words = list_instances(toy, "word")
     assert named_edges(cut, ("document", "contains", "word")) == [
         (document, word) for document, values in enumerate(words) for word in values[:4]
     ]
@@ -145,7 +137,7 @@ def test_BuiltGraph_cites_are_references_that_resolve(corpus: Corpus, built: Bui
     number = {value: row for row, value in enumerate(corpus.documents["id"])}
     expected = [
         (document, number[value])
-        for document, values in enumerate(lists_of(corpus, "reference"))
+        for document, values in enumerate(list_instances(corpus, "reference"))
         for value in values
         if value in number and number[value] != document
     ]
@@ -160,7 +152,7 @@ def test_BuiltGraph_tagged_edges_are_training_gold_only(corpus: Corpus, built: B
     tagged = named_edges(built, ("document", "tagged", "label"))
     assert set(tagged) == {
         (document, label)
-        for document, labels in enumerate(lists_of(corpus, "label"))
+        for document, labels in enumerate(list_instances(corpus, "label"))
         for label in labels
         if splits[document] == "train"
     }
@@ -175,7 +167,7 @@ def test_BuiltGraph_targets_hold_the_labels_of_all_splits(
     targets = built.targets
     lists = targets.index.split(targets.ptr.diff().tolist())
     assert [labels.tolist() for labels in lists] == [
-        sorted(number[label] for label in labels) for labels in lists_of(corpus, "label")
+        sorted(number[label] for label in labels) for labels in list_instances(corpus, "label")
     ]
     assert targets.num_labels == len(number)
     assert (targets.ptr.dtype, targets.index.dtype) == (torch.int64, torch.int32)
