@@ -55,7 +55,7 @@ class Share:
         return Layout(self.values.dtype, (self.shard.num_rows, *self.values.shape[1:]))
 
     def place(self) -> Tensor:
-        """The shares of all processes as one DTensor, stacked in the order of the processes."""
+        """The shares of all processes as one DTensor, in bucket order (see `RowShard`)."""
         from torch.distributed.tensor import DTensor, Shard
 
         shape = torch.Size(self.layout.shape)

@@ -1,4 +1,4 @@
-"""Rows of sharded tables on their way between three processes."""
+"""Exchange of the rows of a sharded table between three processes."""
 
 import multiprocessing
 from datetime import timedelta
@@ -14,7 +14,7 @@ NUM_PROCESSES = 3
 
 
 def list_own(shard: RowShard) -> Tensor:
-    """Rows of a process in the order in which it holds them."""
+    """Rows of a shard, in its order."""
     rows, local = shard.find_own(0, shard.num_rows)
     return rows[local.argsort()]
 
@@ -22,7 +22,7 @@ def list_own(shard: RowShard) -> Tensor:
 @pytest.mark.parametrize("num_rows", [0, 1, 63, 64, 65, 200, 70_000])
 @pytest.mark.parametrize("num_processes", [1, 2, 3, 100])
 def test_RowShard_every_row_has_one_place_and_owner(num_rows: int, num_processes: int) -> None:
-    """The stack is the same for any number of processes."""
+    """The bucket order is the same for any number of processes."""
     shards = [RowShard(num_rows, rank, num_processes) for rank in range(num_processes)]
     row = torch.arange(num_rows)
     place = shards[0].place(row)
@@ -35,8 +35,8 @@ def test_RowShard_every_row_has_one_place_and_owner(num_rows: int, num_processes
         assert torch.equal(shard.place(rows) - shard.span[0], local)
 
 
-def test_RowShard_deals_frequent_rows_to_all() -> None:
-    """The 128 first of 10,000 rows lie with four processes, 32 with each."""
+def test_RowShard_spreads_frequent_rows() -> None:
+    """Of the first 128 of 10,000 rows each of four processes owns 32."""
     shard = RowShard(10_000, 0, 4)
     place = shard.place(torch.arange(128))
     owner = torch.searchsorted(torch.tensor(shard.stops), place, right=True)
@@ -44,7 +44,7 @@ def test_RowShard_deals_frequent_rows_to_all() -> None:
 
 
 def exchange(rank: int, folder: Path) -> None:
-    """Fetches and sends; the second process names nothing."""
+    """Fetches and sends rows; the second process requests none."""
     torch.set_num_threads(1)
     distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=NUM_PROCESSES,
@@ -69,7 +69,7 @@ def exchange(rank: int, folder: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_RowRoute_three_processes_fetch_and_send(tmp_path: Path) -> None:
-    """Also one that names no row."""
+    """A process that requests no row takes part, too."""
     context = multiprocessing.get_context("fork")
     processes = [
         context.Process(target=exchange, args=(rank, tmp_path)) for rank in range(NUM_PROCESSES)
