@@ -60,7 +60,7 @@ def write_built(built: Path, write: Callable[[Path], None]) -> None:
             finish(place)
             write_manifest(place)
             if built.exists():
-                built.replace(place.with_name("before"))  # goes with the room
+                built.replace(place.with_name("before"))  # deleted with the temporary folder
             place.replace(built)
     except OSError as error:
         raise cannot_write(built, error) from error

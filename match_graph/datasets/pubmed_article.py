@@ -30,18 +30,18 @@ DELETIONS = "DeleteCitation"
 _ROOT = "PubmedArticleSet"
 
 _READ = ("PubmedArticle", DELETIONS)
-_RECORDS = 16  # between two looks at how much is read
+_RECORDS = 16  # between two updates of the progress
 
 
 def read_articles(
-    stream: BinaryIO, name: str, look: Callable[[], None]
+    stream: BinaryIO, name: str, report: Callable[[], None]
 ) -> Iterator[tuple[str, Element]]:
     """(file:record, element) per ``PubmedArticle`` or `DELETIONS`; freed when the next is asked.
 
     Args:
         stream: Binary stream of XML.
         name: Name of the file, for messages.
-        look: Progress callback, called every few records.
+        report: Progress callback, called every few records.
 
     Raises:
         CorpusError: The XML is malformed, breaks off, declares entities, is not of PubMed, or a
@@ -60,7 +60,7 @@ def read_articles(
                     continue
                 number += 1
                 if not number % _RECORDS:
-                    look()
+                    report()
                 if element.tag in _READ:
                     yield f"{name}:record {number}", element
                 root.clear()  # all that was read lies below it

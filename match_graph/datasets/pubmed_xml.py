@@ -144,8 +144,8 @@ class PubMedReader(PartitionReader):
 
     def read(self, partition: Partition, builder: CorpusBuilder, sources: Sources) -> None:
         reader = _Reader(builder, self.config, self.trees)
-        with sources.stream(partition.path) as (stream, look):
-            articles = read_articles(stream, partition.path.name, look)
+        with sources.stream(partition.path) as (stream, report):
+            articles = read_articles(stream, partition.path.name, report)
             for place, article in builder.documents(articles):
                 reader.add(article, place)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from match_graph.errors import MatchGraphError
 
-#: Bytes of a name up to which it stands in that of a temporary file.
+#: Longest name in bytes that the name of a temporary file contains.
 _LONGEST = 160
 
 
@@ -23,60 +23,60 @@ _LONGEST = 160
 def beside(path: Path) -> Iterator[Path]:
     """Temporary path beside a file or folder, renamed to it at the end of the block.
 
-    It lies in a folder of the same disk that has a random name and that nobody else may enter, so
-    that nobody can put a link there. Afterwards it is gone; what a killed process left is removed
-    by `remove_dead` and `remove_leftovers`.
+    It lies in a temporary folder on the same disk with a random name and permissions of the owner
+    alone, so that nobody else can put a link there. The folder is removed after the block; that of
+    a killed process is removed by `remove_dead` and `remove_leftovers`.
 
     Args:
         path: Final path of the file or folder; its parent is made if need be.
 
     Raises:
-        OSError: The disk refuses, within the block too; names ``path``, whatever wrote. Where the
-            block could not read another file, it names that one.
+        OSError: The disk refuses, within the block too; names ``path``, whichever library wrote.
+            Where the block could not read another file, it names that one.
     """
-    room: Path | None = None
+    folder: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_dead(path)
         prefix = f".{_shorten(path.name)}."
-        room = Path(tempfile.mkdtemp(f".{name_process()}.tmp", prefix, path.parent))
-        yield room / path.name
+        folder = Path(tempfile.mkdtemp(f".{name_process()}.tmp", prefix, path.parent))
+        yield folder / path.name
     except MatchGraphError:
         raise
     except Exception as error:
         number = find_errno(error)
-        if number is None or _is_of_other_file(error, room):
+        if number is None or _is_of_other_file(error, folder):
             raise
         raise OSError(number, os.strerror(number), str(path)) from error
     finally:
-        if room is not None:
-            shutil.rmtree(room, ignore_errors=True)
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def _is_of_other_file(error: Exception, room: Path | None) -> bool:
-    """True for an `OSError` about a file outside of the temporary folder ``room``."""
+def _is_of_other_file(error: Exception, folder: Path | None) -> bool:
+    """True for an `OSError` about a file outside of a temporary folder."""
     name = error.filename if isinstance(error, OSError) else None
-    if room is None or not isinstance(name, str):
+    if folder is None or not isinstance(name, str):
         return False
-    return not Path(name).resolve().is_relative_to(room.resolve())
+    return not Path(name).resolve().is_relative_to(folder.resolve())
 
 
 def find_errno(error: BaseException | None) -> int | None:
-    """Error number of a disk fault; torch hides it in the context, safetensors in text."""
+    """``errno`` of a disk fault; torch hides it in the exception's context, safetensors in text."""
     while error is not None:
         if isinstance(error, OSError) and error.errno is not None:
             return error.errno
         if found := re.search(r"\bos error (\d+)", str(error)):
             return int(found[1])
-        hidden = error.__suppress_context__  # by "from None": the context is not its reason
+        hidden = error.__suppress_context__  # raised "from None": the context is not its cause
         error = error.__cause__ or (None if hidden else error.__context__)
     return None
 
 
 def finish(path: Path) -> None:
-    """Flushes a file, or all files of a folder, to the disk with the permissions of umask.
+    """Flushes a file, or all files of a folder, to the disk; permissions become those of the umask.
 
-    safetensors and others make files that their owner alone may read.
+    safetensors and others create files that their owner alone may read.
     """
     probe = _name_temporary(path)
     try:
@@ -86,17 +86,17 @@ def finish(path: Path) -> None:
         probe.unlink(missing_ok=True)
     for file in [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]:
         found = file.stat()
-        if found.st_mode & 0o777 != mode and found.st_nlink == 1:  # another name: not ours alone
+        if found.st_mode & 0o777 != mode and found.st_nlink == 1:  # else it is shared
             file.chmod(mode)
         with file.open("rb") as opened:
             os.fsync(opened.fileno())
 
 
 def put_in_place(place: Path, out: Path) -> None:
-    """Renames a folder into its place; the folder that was there comes back if that fails.
+    """Replaces a folder by a new one; the old one is restored if that fails.
 
-    Where a process is killed between both renames, the old folder stays beside its place, hidden as
-    ``.NAME.*.old``, until another one is in place.
+    If the process is killed between the two renames, the old folder stays beside its place, hidden
+    as ``.NAME.*.old``, until the next call succeeds.
     """
     if out.is_dir():
         old = Path(
@@ -120,10 +120,10 @@ def put_in_place(place: Path, out: Path) -> None:
 
 @contextmanager
 def renamed(path: Path) -> Iterator[Path]:
-    """Temporary path beside a file, renamed to it at the end without being flushed to the disk.
+    """Temporary path beside a file, renamed to it at the end of the block without an fsync.
 
-    Who has the old file open goes on with it. Two processes may write one file, both the same
-    bytes: one that was thought to be lost.
+    Processes that have the old file open keep reading it. Two processes may write the same file, if
+    both write the same bytes: a task that Dask repeats because it took a process for lost.
     """
     place = _name_temporary(path)
     try:
@@ -154,19 +154,19 @@ def write_text_beside(path: Path, text: str) -> None:
 
 
 def _name_temporary(path: Path) -> Path:
-    """Random name beside a file, as `remove_dead` finds it."""
+    """Random path beside a file, by the naming scheme of `remove_dead`."""
     name = f".{_shorten(path.name)}.{secrets.token_hex(4)}.{name_process()}.tmp"
     return path.with_name(name)
 
 
 def _shorten(name: str) -> str:
-    """A name that leaves room for more, as file systems take 255 bytes; of a long one its hash."""
+    """The name, or the hash of a long one: with a suffix it must fit into 255 bytes."""
     content = os.fsencode(name)
     return name if len(content) <= _LONGEST else hashlib.sha256(content).hexdigest()[:32]
 
 
 def is_temporary(path: Path) -> bool:
-    """True for the name of a temporary file, as `beside` gives it."""
+    """True for a path with the name of a temporary file of this module."""
     return path.name.startswith(".") and path.suffix == ".tmp"
 
 
@@ -192,13 +192,13 @@ def _remove_all_dead(paths: Iterable[Path]) -> None:
 
 
 def name_process(process: int | None = None) -> str:
-    """Name of a process of this machine, or of this one, among those of all that share a disk."""
+    """Id of a process, by default this one, unique among the machines that share a disk."""
     return f"{os.getpid() if process is None else process}@{_find_machine()}"
 
 
 @cache
 def _find_machine() -> str:
-    """Name of what numbers processes: a machine, or a container on it; 8 digits."""
+    """Hash of the host and its PID namespace, 8 digits: containers number processes anew."""
     with suppress(OSError):
         numbers = Path("/proc/self/ns/pid").stat().st_ino
         return hashlib.sha256(f"{socket.gethostname()} {numbers}".encode()).hexdigest()[:8]
@@ -212,7 +212,7 @@ def _is_alive(process: int) -> bool:
         return False
     except (OSError, OverflowError):
         pass
-    try:  # one that has ended and that nobody has asked about is still listed
+    try:  # a zombie, which its parent has not waited for, is still listed
         state = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return True

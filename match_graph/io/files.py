@@ -37,9 +37,9 @@ class DamagedError(ValueError):
 
 
 def find_run(path: Path) -> tuple[Path, str] | None:
-    """The run folder whose manifest lists a path, and the path in it; None outside of any.
+    """Run folder whose manifest lists a path, and the path relative to it; None outside of any.
 
-    A manifest is that of a run where its settings lie beside it, or are written just now.
+    A manifest is that of a run if the run's settings lie beside it, or are the path itself.
     """
     for folder in list(path.parents)[:5]:
         if os.path.lexists(folder / MANIFEST) and (
@@ -53,16 +53,16 @@ def find_run(path: Path) -> tuple[Path, str] | None:
 def write_beside(path: Path, write: Callable[[Path], object], previous: Path | None = None) -> None:
     """Writes a file through ``write`` atomically: no reader sees half of it.
 
-    It is on the disk before it has its name, so that this also holds when the machine fails. In a
-    run folder it is listed in the manifest.
+    It is flushed to the disk before it is renamed, so that this holds for a crash of the machine,
+    too. In a run folder it is listed in the manifest.
 
     Args:
-        path: Path of the file; what is there stays until the new one is whole.
+        path: Path of the file; an old one stays until the new one is complete.
         write: Writes the file to the temporary path that it is given.
         previous: Path that keeps the previous file; None keeps none.
 
     Raises:
-        OSError: The file cannot be written; names ``path``, whatever wrote.
+        OSError: The file cannot be written; names ``path``, whichever library wrote.
         CheckpointError: The manifest of the run folder is damaged.
     """
     with beside(path) as place:
@@ -103,13 +103,13 @@ def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
 
 
 def list_files(digests: Mapping[Path, Digest]) -> None:
-    """Lists files that are there in the manifest of their run folder."""
+    """Adds existing files to the manifest of their run folder."""
     with _listing({path: [digest] for path, digest in digests.items()}):
         pass
 
 
 def remove_files(*paths: Path) -> None:
-    """Deletes files that are there, and takes them from the manifest of their run folder."""
+    """Deletes files that exist, and removes them from the manifest of their run folder."""
     listed = [path for path in paths if os.path.lexists(path) or _states(path)]
     with _listing({path: [None] for path in listed}):
         for path in listed:
@@ -134,7 +134,7 @@ def _listing(
     folder = next(iter(found.values()))[0]
     states: dict[str, States] = {found[path][1]: [*becomes[path]] for path in found}
     try:
-        if kept is not None and previous is not None:  # for a moment nothing has its name
+        if kept is not None and previous is not None:  # between the renames it is absent
             states[found[kept][1]].insert(0, None)
             states[previous.relative_to(folder).as_posix()] = _states(kept)
         with changing(folder, states):
@@ -169,7 +169,7 @@ def has_file(path: Path) -> bool:
     """Whether a file of a run was written, according to its manifest.
 
     Raises:
-        CheckpointError: It was, but is missing now; or something else has its name.
+        CheckpointError: It was, but is missing; or the path is no regular file.
     """
     if path.is_file():
         return True
@@ -184,7 +184,7 @@ def has_folder(path: Path) -> bool:
     """Whether a folder of a run was written, with all of its files whole.
 
     Raises:
-        CheckpointError: A file is missing, damaged or one too many.
+        CheckpointError: A file is missing, damaged or not listed.
     """
     run = find_run(path)
     if run is None:
@@ -216,7 +216,7 @@ def check_whole(path: Path) -> None:
 
 @contextmanager
 def reading(path: Path, must: str, remedy: str, found: str = "it cannot be used") -> Iterator[None]:
-    """Within the block a file is read that the manifest lists; any failure is one sentence.
+    """Context for reading a file that the manifest lists; any failure becomes one sentence.
 
     Args:
         path: Path of the file.
@@ -249,7 +249,7 @@ def describe_failure(error: BaseException | None) -> str:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Writes JSON with sorted keys as given, two spaces of indentation."""
+    """Writes a JSON object, keys in the order given, indented by two spaces."""
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     write_beside(path, lambda beside: beside.write_text(text, encoding="utf-8"))
 
@@ -292,7 +292,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def is_finite(values: Tensor) -> bool:
-    """Whether all of some numbers are finite, without anything of their size."""
+    """Whether all values are finite, without a mask of their size in memory."""
     return not values.numel() or all(bool(value.isfinite()) for value in values.aminmax())
 
 

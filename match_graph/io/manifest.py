@@ -1,7 +1,7 @@
 """``manifest.json`` at the top of a folder: bytes and SHA-256 of the files in it.
 
-A file that is about to change is listed with what it is and with what it becomes, so that the
-folder is whole at whatever moment a process is killed.
+While a file is replaced, its old and its new digest are both listed, so that the folder is valid at
+whatever moment the process is killed.
 """
 
 import errno
@@ -23,7 +23,7 @@ from match_graph.io.beside import write_text_beside
 MANIFEST, FORMAT_VERSION = "manifest.json", 1
 #: Files from this size on are compared by their sizes, and by SHA-256 only on request.
 LARGE_BYTES = 256 * 2**20
-#: A manifest of more files than anybody has would not be read.
+#: Size of the largest manifest that is read, in bytes.
 _MAX_BYTES = 64 * 2**20
 _THREADS = 4  # that hash files
 
@@ -40,7 +40,7 @@ class Digest(NamedTuple):
     sha256: str
 
 
-#: What a file may be: more than one thing while it changes; None is absent.
+#: Allowed digests of a file, several while it is replaced; None is an absent file.
 States: TypeAlias = list[Digest | None]
 
 
@@ -88,7 +88,7 @@ def read_manifest(folder: Path) -> dict[str, States]:
 
 
 def _read_listed(folder: Path) -> Mapping[str, States]:
-    """The same, to be read alone: it is kept, as all files of a folder are compared with it."""
+    """As `read_manifest`, cached and not to be changed: every file of a folder is checked by it."""
     return _parse_manifest(read_bytes(folder / MANIFEST, _MAX_BYTES))
 
 
@@ -123,10 +123,10 @@ def _read_digest(name: str, state: Any) -> Digest:
 
 @contextmanager
 def changing(folder: Path, becomes: Mapping[str, States]) -> Iterator[None]:
-    """Lists new states of files beside the old ones; after the block, the new ones alone.
+    """Lists new states of files beside the old ones within the block, and alone after it.
 
-    One process at a time may change a folder. A process killed within the block leaves files that
-    are what they were or what they become, and both are listed.
+    One process at a time may change a folder. If it is killed within the block, each file is in its
+    old or its new state, and both are listed.
 
     Args:
         folder: Folder with a manifest.
@@ -150,12 +150,12 @@ def changing(folder: Path, becomes: Mapping[str, States]) -> Iterator[None]:
 def find_damage(folder: Path, name: str, whole: bool = False) -> str:
     """Fault of a file of a folder as a clause; empty if there is none.
 
-    The manifest is read again where a file differs, as another process may be changing it.
+    The manifest is read again where a file differs, as another process may be replacing it.
 
     Args:
         folder: Folder with a manifest.
         name: Relative path of the file, "/" between its parts.
-        whole: Whether to compare the SHA-256 of files from `LARGE_BYTES` on too.
+        whole: Whether to compare the SHA-256 of files of `LARGE_BYTES` and more, too.
     """
     before: States | None = None
     while True:
@@ -194,7 +194,7 @@ def check_regular(path: Path) -> int:
     """The size of a regular file in bytes.
 
     Raises:
-        OSError: It is none, or cannot be read; nothing is opened that could block.
+        OSError: It is none, or cannot be read; a pipe, which could block, is not opened.
     """
     try:
         found = path.stat()
@@ -227,8 +227,8 @@ def parse_json(content: bytes) -> Any:
     """Parses JSON text in UTF-8.
 
     Raises:
-        ValueError: It is none: also where it is nested too deep, has a number of too many digits,
-            or NaN and infinities, which JSON does not have.
+        ValueError: It is malformed, nested too deep, or holds a number of too many digits, NaN or
+            an infinity, which JSON does not have.
     """
     try:
         return json.loads(

@@ -1,25 +1,25 @@
-"""Names of the files in a run folder, and what each holds."""
+"""Names of the files in a run folder, with a description of each."""
 
 from match_graph.io.manifest import MANIFEST
 
 CONFIG, METRICS, HISTORY, RECORD = "config.yaml", "metrics.json", "history.csv", "record.json"
 MODEL, VECTORS = "model.safetensors", "vectors.safetensors"
-#: The folder of the linear classifier beside a network, and the network's share in it.
+#: The folder of the linear classifier that is blended with a network, and the share of each.
 BLEND, SHARES = "blend", "blend/shares.json"
-#: How logits are scaled; says nothing of the weights.
+#: Scale and shift of each label's logits.
 CALIBRATION = "calibration.safetensors"
 THRESHOLDS, PER_DOCUMENT = "thresholds.parquet", "per_document.parquet"
 #: The bins of reliability diagrams, and the page of `match-graph report`.
 RELIABILITY, REPORT = "reliability.csv", "report.html"
-#: The folder of a fitted baseline, in the place of MODEL.
+#: The folder of a fitted baseline, instead of MODEL.
 FITTED = "baseline"
 #: The folder of what an encoder keeps besides its weights.
 ENCODER_FILES = "encoder"
 #: The folder of a label tree's upper levels, each with the files of a training.
 LEVELS = "levels"
-#: The folder of token and label names; in it how texts are read, and the names of documents.
+#: The folder of token and label names, its file on tokenization, and the names of documents.
 TOKENS, TEXT, DOCUMENT_NAMES = "tokens", "text.json", "tokens/document.parquet"
-#: The folder of features, a file for each node type that has some.
+#: The folder of node features, a file for each node type that has some.
 FEATURES = "features"
 #: The folder of the known graph, and its edges in it.
 GRAPH, EDGES = "graph", "edges.safetensors"
@@ -28,14 +28,14 @@ CHECKPOINT = "checkpoint"
 STATE, PRETRAIN_STATE = f"{CHECKPOINT}/state.pt", f"{CHECKPOINT}/pretrain.pt"
 #: Vectors as word2vec text, and how well held-out pairs are ranked.
 TEXT_VECTORS, QUALITY = "vectors.txt", "pretrain.json"
-#: What loggers write, a folder each, and the name under which services know the run.
+#: The folders of loggers, and the run's id at their services.
 EVENTS, METRICS_CSV, WANDB, MLFLOW, TRACKER = "events", "csv", "wandb", "mlflow", "tracker.json"
 #: The folder of the profiler's trace and table.
 PROFILE = "profile"
-#: Held by the process that changes the folder.
+#: File lock of the process that changes the folder.
 LOCK = ".lock"
 
-#: What lies at the top of a run folder, as a reader wants it; what has no text is not worth naming.
+#: Description of what lies at the top of a run folder, for listings; empty: it is not listed.
 CONTENT = {
     METRICS: "measures on valid and test",
     HISTORY: "losses and validation measures per epoch",
@@ -65,8 +65,8 @@ CONTENT = {
     TEXT_VECTORS: "",
     QUALITY: "",
 }
-#: What stages read again: the manifest lists it. What is made for people alone is in no manifest:
-#: it may be written while another process trains.
+#: What the manifest lists: files that stages read again. Reports and logs are not listed, so that
+#: they may be written while another process trains.
 LISTED = CONTENT.keys() - {
     *(REPORT, TEXT_VECTORS, QUALITY, PROFILE),
     *(EVENTS, METRICS_CSV, WANDB, MLFLOW, TRACKER),

@@ -1,9 +1,9 @@
 """Raw files as lines or streams, plain or gzip, with progress by bytes read.
 
-What a reader holds in memory at once is bounded, so that a small file that unpacks to gigabytes is
-refused: a record (a line, a row of CSV, a stanza, a record of XML) has at most 16 MiB, or as many
-as the environment variable ``MATCH_GRAPH_MAX_RECORD_MIB`` says; a file has at most a million
-blank lines more than others.
+The memory of a reader is bounded, so that a small file that unpacks to gigabytes is refused: a
+record (a line, a row of CSV, a stanza, a record of XML) has at most 16 MiB, or as many as the
+environment variable ``MATCH_GRAPH_MAX_RECORD_MIB`` says; a file has at most a million blank lines
+more than others.
 """
 
 import errno
@@ -27,15 +27,15 @@ Advance: TypeAlias = Callable[[int, str], None]
 #: (name, total, unit) -> a context that gives `Advance`; ``Reporter.track`` is one.
 Track: TypeAlias = Callable[[str, int, str], AbstractContextManager[Advance]]
 
-#: What a gzip file raises that breaks off, is damaged, or is something else.
+#: Exceptions of a gzip file that is truncated, damaged, or of another format.
 GZIP_FAULTS = (EOFError, gzip.BadGzipFile, zlib.error)
 
-#: How many more lines of a file may be blank than not; they cost time and say nothing.
+#: Excess of blank lines over others that a file may have: a bound on time.
 MAX_BLANK_LINES = 1_000_000
 
-_SETTLED = 2.0  # seconds without a change after which a file's times tell the next one
+_SETTLED = 2.0  # seconds after a change from which timestamps show the next one
 _MEGABYTE = 1_000_000
-_LINES = 256  # between two looks at how much is read
+_LINES = 256  # between two updates of the progress
 _BUFFER = 1 << 20  # bytes
 
 
@@ -54,9 +54,9 @@ class Sources:
     def stream(
         self, path: Path, start: int = 0, end: int | None = None
     ) -> Iterator[tuple[BinaryIO, Callable[[], None]]]:
-        """Opens a file, unpacked where its name ends in ``.gz``; also gives a progress function.
+        """Opens a file, unpacked where its name ends in ``.gz``; also yields a progress callback.
 
-        The function is cheap enough for every record of a file, not for every line.
+        The callback is cheap enough for every record of a file, not for every line.
 
         Args:
             path: Path of the file.
@@ -69,14 +69,14 @@ class Sources:
         with open_regular(path) as raw:
             raw.seek(start)
 
-            def look() -> None:
+            def report() -> None:
                 self._advance((self._done + raw.tell() - start) // _MEGABYTE, path.name)
 
             if is_packed(path):
                 with gzip.GzipFile(fileobj=raw) as packed:
-                    yield io.BufferedReader(packed, _BUFFER), look
+                    yield io.BufferedReader(packed, _BUFFER), report
             else:
-                yield raw, look
+                yield raw, report
             self._done += (os.fstat(raw.fileno()).st_size if end is None else end) - start
 
     def lines(
@@ -95,12 +95,12 @@ class Sources:
                 file:line.
         """
         number, most = first - 1, None if end is None else end - start
-        with self.stream(path, start, end) as (stream, look):
+        with self.stream(path, start, end) as (stream, report):
             try:
                 lines = bounded_lines(stream, path.name, first, most)
                 for number, line in enumerate(lines, start=first):
                     if not number % _LINES:
-                        look()
+                        report()
                     yield line
             except GZIP_FAULTS as error:
                 raise broken_gzip(f"{path.name}:{number + 1}", error) from error
@@ -116,18 +116,18 @@ class Sources:
             CorpusError: It cannot be read, is a damaged gzip file, or is larger than
                 `max_record_bytes`.
         """
-        with self.stream(path) as (stream, look):
+        with self.stream(path) as (stream, report):
             try:
                 content = stream.read(max_record_bytes() + 1)
             except GZIP_FAULTS as error:
                 raise broken_gzip(f"{path.name}:1", error) from error
-            look()
+            report()
         if len(content) > max_record_bytes():
             raise too_long(path.name, what)
         return content
 
     def skip(self, num_bytes: int) -> None:
-        """Counts bytes as read, of a part that need not be."""
+        """Counts bytes as read, of a part that needs no reading."""
         self._done += num_bytes
         self._advance(self._done // _MEGABYTE, "")
 
@@ -215,7 +215,7 @@ def open_regular(path: Path) -> io.BufferedReader:
     """Opens a regular file; pipes and devices, which could block or never end, are refused.
 
     Raises:
-        CorpusError: It is none, or cannot be read.
+        CorpusError: It is not a regular file, or cannot be read.
     """
     try:
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -244,7 +244,7 @@ def unreadable(path: Path, error: Exception) -> CorpusError:
 
 
 def is_there(path: Path) -> bool:
-    """Whether a path exists, broken links included, which reading then refuses."""
+    """Whether a path exists; broken links count, as reading refuses them with a reason."""
     try:
         return os.path.lexists(path)
     except ValueError:  # a NUL in the name
@@ -263,7 +263,7 @@ def resolve_path(path: str | Path) -> Path:
     """Absolute path without links.
 
     Raises:
-        CorpusError: There is none: its links lead in a circle, or it holds a NUL.
+        CorpusError: Its links form a cycle, or it holds a NUL.
     """
     try:
         return Path(path).resolve()
@@ -344,10 +344,10 @@ def find_files(path: Path, suffixes: tuple[str, ...], dataset: str) -> list[Path
 
 
 class Snapshot:
-    """Files at a moment: their SHA-256, and what shows that one has changed since.
+    """State of files at one time: their SHA-256, and the metadata that show later changes.
 
-    A file that has the same inode, size and times is the same, unless it changed a moment before
-    it was hashed: the clock of times is coarse, so such a file is hashed again.
+    A file of the same inode, size and timestamps is unchanged. As the resolution of timestamps is
+    coarse, a file that was modified just before it was hashed is hashed again.
 
     Args:
         paths: Paths of the files.
@@ -374,7 +374,7 @@ class Snapshot:
         """Checks that the paths are those of the snapshot, and their files as they were.
 
         Raises:
-            CorpusError: A file is another one, or was written.
+            CorpusError: A file was replaced or changed.
         """
         now = {path: _identify(path) for path in paths}
         for path in sorted(self._keys.keys() | now.keys()):
@@ -388,7 +388,7 @@ class Snapshot:
 
 
 def _identify(path: str | Path) -> tuple[int, ...]:
-    """Device, inode, size, and when content and inode changed, in nanoseconds."""
+    """Device, inode, size, and times of the last changes of content and inode in nanoseconds."""
     with open_regular(Path(path)) as file:
         seen = os.fstat(file.fileno())
     return seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
