@@ -1,4 +1,4 @@
-"""Safe unpacking of archives: nothing outside the folder, no links, no absolute paths."""
+"""Safe extraction of archives: nothing outside the folder, no links, no absolute paths."""
 
 import errno
 import lzma
@@ -19,20 +19,20 @@ from match_graph.io.source import open_regular
 
 SUFFIXES = (".zip", ".tar.gz", ".tgz", ".tar")
 
-#: Maps a file's path in the archive to one below the folder; None leaves the file out.
+#: Maps a member's path to a path below the target folder; None leaves the member out.
 Choose: TypeAlias = Callable[[PurePosixPath], PurePosixPath | None]
 
-#: GiB that the chosen files may have together, unless MATCH_GRAPH_MAX_ARCHIVE_GIB says otherwise.
+#: Limit on the total size of the chosen files in GiB, unless MATCH_GRAPH_MAX_ARCHIVE_GIB is set.
 MAX_ARCHIVE_GIB = 64
 
 _CHUNK = 1 << 20  # bytes
 _MAX_HEADER = 1 << 20  # bytes of a long name or of extended attributes in a tar archive
-#: What the system says when a file cannot grow.
+#: Error numbers of a full disk, an exhausted quota and a limit on the size of files.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-#: Types of a tar archive's members whose header is no content to be read.
+#: Types of tar members of whose content tarfile reads nothing while it lists them.
 _PLAIN_TYPES = {*tarfile.SUPPORTED_TYPES} - {tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK}
-_MAX_MEMBERS = 10**6  # of which a description each is kept in memory
-#: What zipfile and tarfile raise; RuntimeError where it is encrypted or headers are nested.
+_MAX_MEMBERS = 10**6  # the description of each is kept in memory
+#: Exceptions of zipfile and tarfile; RuntimeError for encryption and for nested headers.
 _BROKEN = (
     *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError),
     *(EOFError, OSError, RuntimeError, ValueError),
@@ -53,20 +53,20 @@ def list_archives(folder: Path) -> list[Path]:
 
 
 def unpack_archive(archive: Path, folder: Path, choose: Choose) -> list[Path]:
-    """Unpacks files of a zip or tar archive, each beside and renamed.
+    """Extracts files of a zip or tar archive, each written atomically.
 
     Args:
-        archive: Zip or tar archive; its type is told by its suffix, one of `SUFFIXES`.
+        archive: Zip or tar archive, of one of the `SUFFIXES`.
         folder: Target folder, made if need be.
         choose: Maps a member's name to its target, or to None to leave it out.
 
     Returns:
-        What was written.
+        Paths of the extracted files.
 
     Raises:
         CorpusError: It is damaged, some member of it (chosen or not) is a link, a device or lies
-            outside the folder, or the disk has no room for the chosen ones. Then nothing of it was
-            written, or, where damage shows late, only whole files.
+            outside the folder, or the disk has no room for the chosen ones. Then nothing was
+            written, or, where damage shows late, only complete files.
     """
     try:
         with _open_archive(archive) as members:
@@ -110,9 +110,10 @@ def _max_archive_gib() -> int:
 
 
 class _BoundedHeader(tarfile.TarInfo):
-    """Tar member whose headers, which tarfile reads into memory, are bounded, and with a size.
+    """Tar member with a bound on its headers, which tarfile reads into memory.
 
-    Below 0, as headers and attributes may give it, tarfile reads the same place for ever.
+    A negative size, which headers and extended attributes may claim, is refused: tarfile would read
+    the same position for ever.
     """
 
     def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
@@ -162,7 +163,7 @@ def _open_archive(path: Path) -> Iterator[list[_Member]]:
                 )
             assert packed_tar.fileobj is not None
             while packed_tar.fileobj.read(_CHUNK):
-                pass  # to the end, where gzip compares its checksum
+                pass  # to the end, where gzip verifies its checksum
             yield [
                 _Member(
                     info.name,

@@ -1,4 +1,4 @@
-"""Files of a built folder: compared with its manifest before they are read."""
+"""Files of a built folder, verified by its manifest before they are read."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ _REMEDY = "delete its folder, or build with force_reload"
 
 @contextmanager
 def check_file(path: Path, name: str, remedy: str = _REMEDY) -> Iterator[Path]:
-    """Checks a file of a build against its manifest; faults in the block become one `CorpusError`.
+    """Verifies a file of a build by its manifest; exceptions in the block become `CorpusError`.
 
     Args:
         path: Built folder.
@@ -20,7 +20,7 @@ def check_file(path: Path, name: str, remedy: str = _REMEDY) -> Iterator[Path]:
         remedy: What to do about damage, as a clause.
 
     Raises:
-        CorpusError: It is damaged.
+        CorpusError: It is damaged, or the block cannot read it.
     """
     damage = find_damage(path, name)
     if damage:

@@ -1,7 +1,7 @@
-"""Functions run on many arguments: here, or in the processes of a Dask cluster.
+"""Map of a function over arguments, in this process or on a Dask cluster.
 
-Dask's scheduler hands out calls, shows them on its dashboard, and gives those of a process that is
-lost to another one. The processes see the same files under the same paths. Source:
+Dask's scheduler distributes the calls, shows them on its dashboard, and repeats those of a lost
+worker on another one. All workers must see the same files under the same paths. Source:
 https://distributed.dask.org.
 """
 
@@ -23,11 +23,11 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 _SECONDS = "30 s"  # until a scheduler must have answered
-#: Seconds that a cluster may be without processes.
+#: Seconds that a cluster may be without workers.
 _PATIENCE = 60
-_GPU = "GPU"  # resource of a process that has one
-#: Source that processes of a local cluster run first. Ctrl-C reaches them too; it is this process
-#: that ends them. A handler, since to ignore it would be inherited by what they start.
+_GPU = "GPU"  # Dask resource of a worker that has one
+#: Code that workers of a local cluster run first. Ctrl-C reaches them too, but this process ends
+#: them. An empty handler, as an ignored signal would be inherited by processes that they start.
 _PRELOAD = "import signal; signal.signal(signal.SIGINT, lambda number, frame: None)"
 
 
@@ -43,10 +43,10 @@ class Run(Protocol):
         """Results in the order of the arguments.
 
         Args:
-            function: Function of a module; a call may be made twice, and the second time finds what
-                the first one wrote.
+            function: Function of a module; a call may be repeated, and the second time finds the
+                files that the first one wrote.
             arguments: Arguments, one for each call.
-            done: Called with each argument whose result is there.
+            done: Called with each argument whose call has returned.
         """
 
 
@@ -55,7 +55,7 @@ def run_here(
     arguments: Sequence[A],
     done: Callable[[A], None] | None = None,
 ) -> list[R]:
-    """Runs in this process, one after another; arguments as for `Run`."""
+    """Runs in this process, one call after another; arguments as for `Run`."""
     results = []
     for argument in arguments:
         results.append(function(argument))
@@ -65,7 +65,7 @@ def run_here(
 
 
 class Calls(Protocol):
-    """Calls of functions that are added one by one, as others end."""
+    """Task pool: calls are submitted one by one, and results taken as they complete."""
 
     @property
     def number(self) -> int:
@@ -74,29 +74,28 @@ class Calls(Protocol):
     def submit(
         self, key: Hashable, function: Callable[[A], object], argument: A, on_gpu: bool = False
     ) -> None:
-        """Adds a call.
+        """Submits a call.
 
         Args:
             key: Name of the call.
-            function: Function of a module; on a cluster it may be called twice.
+            function: Function of a module; on a cluster a call may be repeated.
             argument: Its argument.
-            on_gpu: Whether it takes a GPU, where processes of a cluster declare any as a resource
+            on_gpu: Whether it takes a GPU, if workers of the cluster declare any as a resource
                 (``dask worker --resources GPU=1``).
         """
 
     def wait(self) -> tuple[Any, Any] | None:
-        """Key and result of the next call that has ended.
+        """Key and result of the next call that completes; an exception is a result, too.
 
-        An error is a result too. None: none has ended for some seconds, and there may be more
-        processes now.
+        None after some seconds without one: there may be more workers now.
         """
 
     def cancel(self) -> None:
-        """Cancels the calls that have not ended."""
+        """Cancels the calls that have not completed."""
 
 
 class LocalCalls:
-    """`Calls` in this process, each when it is waited for."""
+    """`Calls` in this process, each run by `wait`."""
 
     number = 1
 
@@ -110,7 +109,7 @@ class LocalCalls:
         self._waiting.append((key, function, argument))
 
     def wait(self) -> tuple[Any, Any]:
-        """Key and result of the first call, which is made now."""
+        """Runs the first call; gives its key and result."""
         key, function, argument = self._waiting.popleft()
         try:
             return key, function(argument)
@@ -118,12 +117,12 @@ class LocalCalls:
             return key, error
 
     def cancel(self) -> None:
-        """Forgets the calls that have not begun."""
+        """Drops the calls that have not begun."""
         self._waiting.clear()
 
 
 class ClusterCalls:
-    """`Calls` in the processes of a Dask cluster.
+    """`Calls` on the workers of a Dask cluster.
 
     Args:
         client: Client of the cluster.
@@ -137,7 +136,7 @@ class ClusterCalls:
 
     @property
     def number(self) -> int:
-        """Number of threads of all processes, at least 1."""
+        """Number of threads of all workers, at least 1."""
         return max(1, sum(self._client.nthreads().values()))
 
     def submit(
@@ -150,10 +149,10 @@ class ClusterCalls:
         future.add_done_callback(lambda done: self._ended.put(done.key))
 
     def wait(self) -> tuple[Any, Any] | None:
-        """Key and result of the next call that has ended; None after some seconds without one.
+        """Key and result of the next call that completes; None after some seconds without one.
 
         Raises:
-            ProcessError: The cluster has had no process for a minute, or has ended.
+            ProcessError: The cluster has had no worker for a minute, or has ended.
         """
         try:
             key, future = self._futures.pop(self._ended.get(timeout=_PATIENCE))
@@ -168,7 +167,7 @@ class ClusterCalls:
                 f"command again."
             )
         result = future.result() if future.status == "finished" else _describe(future.exception())
-        future.release()  # or it would be made again with the process that holds it
+        future.release()  # or it would be computed again if its worker is lost
         return key, result
 
     def _have_gpus(self) -> bool:
@@ -185,14 +184,14 @@ class ClusterCalls:
         self._had_none = has_none
 
     def cancel(self) -> None:
-        """Cancels the calls that have not ended; `is_wanted` tells those that run."""
+        """Cancels the calls that have not completed; running ones see it by `is_wanted`."""
         self._client.cancel([future for _, future in self._futures.values()])
 
 
 def is_wanted() -> bool:
-    """Whether somebody still waits for the call of a cluster that this thread runs.
+    """Whether the result of the Dask task that this thread runs is still awaited.
 
-    Nobody does after `Calls.cancel`, or when the process that waited has ended.
+    It is not after `Calls.cancel`, or when the client has ended.
     """
     from distributed import get_worker
 
@@ -203,17 +202,18 @@ def is_wanted() -> bool:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Dask cluster that is started, or joined, when there is something to run.
+    """Dask cluster, started or joined when there is something to run.
 
     Args:
-        workers: Number of processes of a cluster on this machine.
-        scheduler: Address of the scheduler of a cluster that is there, instead.
-        memory: Memory of each process on this machine, such as ``3GiB``, at which Dask ends it;
-            None shares this machine's.
-        tell: Takes a line with the address of the dashboard.
+        workers: Number of workers of a local cluster.
+        scheduler: Address of the scheduler of a running cluster, instead.
+        memory: Memory limit of each local worker, such as ``3GiB``, at which Dask ends it; None
+            divides this machine's.
+        tell: Callback that takes a line with the address of the dashboard.
 
     Raises:
-        ConfigError: Neither or both are given, or memory of processes that are started elsewhere.
+        ConfigError: Neither or both of workers and scheduler are given, or memory beside a
+            scheduler.
     """
 
     workers: int | None = None
@@ -235,7 +235,7 @@ class Cluster:
 
     @contextmanager
     def open(self) -> Iterator[Run]:
-        """Cluster as a `Run`; a local one ends with the block.
+        """Cluster as a `Run`; a local one is closed after the block.
 
         Raises:
             ConfigError: Dask is not installed, or nothing answers at the address.
@@ -245,7 +245,7 @@ class Cluster:
 
     @contextmanager
     def open_calls(self) -> Iterator[Calls]:
-        """Cluster as `Calls`; a local one ends with the block.
+        """Cluster as `Calls`; a local one is closed after the block.
 
         Raises:
             ConfigError: Dask is not installed, or nothing answers at the address.
@@ -293,10 +293,10 @@ class Cluster:
 
 
 def _close(cluster: "LocalCluster") -> None:
-    """Ends a local cluster, at the second try if Dask was starting a lost process anew.
+    """Closes a local cluster, at the second try if Dask was restarting a lost worker.
 
-    All calls have ended, so that nothing is lost with a process that does not end in the four
-    seconds that Dask gives it and is killed: warnings of that are not shown.
+    All calls have completed, so that nothing is lost where Dask kills a worker that does not end
+    within four seconds: its warnings are not shown.
     """
     from distributed import Status
 
@@ -306,7 +306,7 @@ def _close(cluster: "LocalCluster") -> None:
     try:
         cluster.close()
     except AssertionError:  # "can only join a started process"; its nanny has given up by now
-        # a task that failed would fail the second try too, and Dask offers no way to drop it
+        # a failed task would fail the second try, too, and Dask has no interface to drop it
         cluster._futures = {task for task in cluster._futures if not task.done()}
         cluster.status = Status.running
         cluster.close()
@@ -323,8 +323,8 @@ def run_on(
     """Runs on a cluster; arguments as for `Run`.
 
     Raises:
-        ProcessError: One process after another ended over the same argument, or none is left.
-        Exception: What the function raises for the first argument for which it raises.
+        ProcessError: Several workers died at the same argument, or none is left.
+        Exception: That of the function for the first argument for which it fails.
     """
     calls = ClusterCalls(client)
     for number, argument in enumerate(arguments):
@@ -342,7 +342,7 @@ def run_on(
 
 
 def _describe(error: BaseException) -> BaseException:
-    """Error of a call; one sentence where processes were lost over it."""
+    """Exception of a call; one sentence where it killed several workers."""
     from distributed import KilledWorker
 
     if not isinstance(error, KilledWorker):

@@ -1,4 +1,4 @@
-"""CSV rows with a header, each with the line on which it starts."""
+"""CSV files with a header as rows, each with the line on which it starts."""
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 from match_graph.io.json_lines import Fail, decode_line
 from match_graph.io.source import max_record_bytes, too_long
 
-#: Characters that other tools put between cells.
+#: Characters that are used as delimiters.
 _DELIMITERS = ";\t,|"
 
 
@@ -19,16 +19,16 @@ def find_delimiter(path: Path) -> str | None:
 
 
 def split_cell(value: str, separator: str) -> list[str]:
-    """Values of a cell; blanks around the separator do not count."""
+    """Values of a cell, without blanks around the separator."""
     return [part.strip(" ") for part in value.split(separator)]
 
 
 def read_csv_rows(
     lines: Iterable[bytes], name: str, delimiter: str, fail: Fail, fail_file: Fail
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(name:line, cells by column) per row; cells may hold line breaks, the line is the first.
+    """(name:line, cells by column) per row; of a row of several lines the first is named.
 
-    Rows that are faulty are left out.
+    Faulty rows are left out.
 
     Args:
         lines: Lines of the CSV file; the first row is the header.
@@ -37,7 +37,7 @@ def read_csv_rows(
         fail: Callback that takes the faults of rows.
         fail_file: Callback that takes a fault after which the rest of the file is not read.
     """
-    csv.field_size_limit(max_record_bytes())  # its own is shorter than many texts
+    csv.field_size_limit(max_record_bytes())  # the module's default is shorter than many texts
     row_start = [1]  # the line on which the row starts that is being read
     broken = [0]  # the last line that was not UTF-8
     header: list[str] = []
@@ -89,7 +89,7 @@ def _check_header(header: list[str], delimiter: str) -> str:
 def _decode(
     lines: Iterable[bytes], name: str, fail: Fail, row_start: Sequence[int], broken: list[int]
 ) -> Iterator[str]:
-    """Lines decoded to text, blank ones too, as a cell may hold them; the row length is bounded."""
+    """Lines decoded to text; blank ones stay, as a cell may hold them. Row length is bounded."""
     size, most = 0, max_record_bytes()
     for number, line in enumerate(lines, start=1):
         size = len(line) if number == row_start[0] else size + len(line)
@@ -97,6 +97,6 @@ def _decode(
             raise too_long(f"{name}:{row_start[0]}", "a row")
         text = decode_line(line, f"{name}:{number}", fail)
         if text is None:
-            text = line.decode("utf-8", "replace")  # keeps the quotes in pairs
+            text = line.decode("utf-8", "replace")  # keeps the quotes balanced
             broken[0] = number
         yield text.removeprefix("\ufeff") if number == 1 else text

@@ -18,14 +18,14 @@ API = "https://zenodo.org/api/records"
 
 _TIMEOUT = 30  # seconds without a byte
 _CHUNK = 1 << 20  # bytes
-_WANTED = ".wanted"  # lists the files of a record, until all are there
+_WANTED = ".wanted"  # lists the files of a record until all are downloaded
 _MEGABYTE = 1_000_000
 
 
 def fetch_record(record: int, folder: Path, dataset: str, track: Track | None = None) -> list[Path]:
     """Downloads the missing files of a Zenodo record.
 
-    Until all are there, `is_broken_off` says so.
+    `is_broken_off` is true of the folder until all are there.
 
     Args:
         record: Record number on Zenodo.
@@ -37,7 +37,7 @@ def fetch_record(record: int, folder: Path, dataset: str, track: Track | None = 
         The files.
 
     Raises:
-        CorpusError: The network or the record is gone, or a file has another checksum.
+        CorpusError: The network fails, there is no such record, or a checksum differs.
     """
     by_hand = (
         f"check the network, or fetch the files of https://zenodo.org/records/{record} by hand "
@@ -59,7 +59,7 @@ def fetch_record(record: int, folder: Path, dataset: str, track: Track | None = 
 
 
 def is_broken_off(folder: Path) -> bool:
-    """True for a folder that lacks files of a record which `fetch_record` began to download."""
+    """Whether a download by `fetch_record` into a folder is incomplete."""
     wanted = folder / _WANTED
     names = wanted.read_text(encoding="utf-8").split("\n") if wanted.is_file() else []
     return not all((folder / name).is_file() for name in names)
@@ -84,7 +84,7 @@ def fetch_file(
         size: Size in bytes, for progress; 0 if unknown.
 
     Raises:
-        CorpusError: The network or the file is gone, or the file has another checksum.
+        CorpusError: The network fails, there is no such file, or its checksum differs.
     """
     import pooch
 
@@ -132,7 +132,7 @@ def _download(address: str, file: BinaryIO, advance: Advance | None = None) -> N
 
     def check(response: Any, **_: Any) -> None:
         try:
-            _check_address(response.url)  # each one where it is redirected
+            _check_address(response.url)  # of each redirect, too
         except OSError:
             response.close()
             raise
@@ -154,7 +154,7 @@ def _explain(address: str, dataset: str, by_hand: str) -> Iterator[None]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason: object = error
         while isinstance(reason, BaseException) and reason.__context__ is not None:
-            reason = reason.__context__  # below the layers of the client
+            reason = reason.__context__  # the first cause, below the layers of the client
         if (answer := getattr(error, "response", None)) is not None:
             reason = answer.reason
             answer.close()

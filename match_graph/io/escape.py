@@ -10,14 +10,13 @@ from rich.segment import Segment
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Control characters but tab and line feed (C0, DEL, C1); marks that turn the direction of text
-#: (Unicode 16, 9.2 "Bidirectional formatting"); line separators; halves of pairs, which no
-#: encoding has.
-_STEERING = re.compile(
+#: Control characters but tab and line feed (C0, DEL, C1); marks of bidirectional formatting
+#: (Unicode 16, 9.2); line separators; lone surrogates, which no encoding has.
+_CONTROLS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 
-#: What a cell begins with that spreadsheets take for a formula. Source: OWASP, CSV injection,
+#: First characters of a cell that spreadsheets run as a formula. Source: OWASP, CSV injection,
 #: https://owasp.org/www-community/attacks/CSV_Injection.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#~$!&])")
@@ -30,7 +29,7 @@ def escape_markdown(text: str) -> str:
 
 def escape_controls(text: str) -> str:
     r"""Escapes control characters for a terminal: ``\u001b`` for ESC, as in JSON."""
-    return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 class SafeConsole(Console):
@@ -42,16 +41,16 @@ class SafeConsole(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """The segments of what is printed, rich's own control codes among them."""
+        """Renders segments with escaped text; rich's own control codes pass."""
         for segment in super().render(renderable, options):
-            if segment.control or not _STEERING.search(segment.text):
+            if segment.control or not _CONTROLS.search(segment.text):
                 yield segment
             else:
                 yield Segment(escape_controls(segment.text), segment.style)
 
 
 def escape_formulas(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Escapes spreadsheet formulas by an apostrophe before them; a sign alone is none."""
+    """Escapes spreadsheet formulas by a leading apostrophe; a lone sign is none."""
 
     def escape(value: Any) -> Any:
         is_formula = isinstance(value, str) and value.startswith(_FORMULA) and value.strip("+-")

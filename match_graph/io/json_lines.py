@@ -1,4 +1,4 @@
-"""JSON lines and files, and the parts of a document's object, with faults by line."""
+"""JSON lines and files, and the fields of a document's JSON object; faults are noted by line."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 #: Notes a fault, a sentence that starts with its place; it may raise.
 Fail: TypeAlias = Callable[[str], None]
-#: Number that float32 holds; integers of any size are compared with it exactly.
+#: Bound of the values that float32 represents; integers of any size are compared with it exactly.
 _LARGEST = 3.4e38
 
 
@@ -57,7 +57,7 @@ def read_json_lines(
 
 
 def read_json_object(content: bytes, name: str, fail: Fail) -> dict[str, Any] | None:
-    """The JSON object that a whole file is; None where it is none, which is a fault."""
+    """The JSON object of a whole file; None where it holds none, which is a fault."""
     try:
         record = _parse_json(content.decode("utf-8").removeprefix("\ufeff"))
     except UnicodeDecodeError as error:
@@ -85,7 +85,7 @@ def _parse_json(line: str) -> Any:
     """Parses the JSON value of a line or file; ValueError says why it cannot be read or stored."""
     try:
         value = json.loads(line.rstrip())
-        if "\\ud" in line.lower():  # json takes half a surrogate pair, UTF-8 and Parquet do not
+        if "\\ud" in line.lower():  # json accepts a lone surrogate, UTF-8 and Parquet do not
             json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
         raise ValueError(f"{error.msg}, column {error.colno}") from error
@@ -153,7 +153,7 @@ def read_vector(
     x = record.get("x")
     if x is None:
         return None
-    if hasattr(x, "tolist"):  # an array or a tensor, from Python
+    if hasattr(x, "tolist"):  # an array or a tensor
         try:
             x = x.tolist()
         except RuntimeError:  # a sparse tensor
@@ -165,8 +165,8 @@ def read_vector(
         return None
     numbers = []
     for value in x:
-        is_own = not isinstance(value, int | float) and getattr(value, "ndim", None) == 0
-        number = value.item() if is_own else value  # one of NumPy's own
+        is_scalar = not isinstance(value, int | float) and getattr(value, "ndim", None) == 0
+        number = value.item() if is_scalar else value  # of NumPy or torch
         if (
             not isinstance(number, int | float)
             or isinstance(number, bool)
@@ -181,7 +181,7 @@ def read_vector(
 def read_metadata(
     record: Mapping[str, Any], fields: Sequence[str], place: str, fail: Fail
 ) -> dict[str, list[str]]:
-    """The instances of each metadata field; none where it is missing, no key where it is wrong."""
+    """The instances of each metadata field: an empty list where missing, no key where malformed."""
     metadata = {}
     for name in fields:
         values = read_values(record.get(name))
@@ -196,9 +196,9 @@ def read_metadata(
 
 
 def read_values(value: Any) -> list[str] | None:
-    """The instances of a metadata field: none if missing or empty; None if of the wrong type.
+    """The instances of a metadata field: an empty list if missing, None if of the wrong type.
 
-    Whole numbers count as their digits, 2005.0 as 2005.
+    Whole numbers are read as their digits, 2005.0 as 2005.
     """
     values = value if isinstance(value, list) else [] if value is None else [value]
     if not all(map(_is_value, values)):
@@ -209,7 +209,7 @@ def read_values(value: Any) -> list[str] | None:
 
 
 def as_whole(value: Any) -> Any:
-    """A whole number for one in floating point, 2005 for 2005.0; other values as they are."""
+    """An integer for a float without a fraction, 2005 for 2005.0; other values unchanged."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -218,7 +218,7 @@ def _is_value(value: Any) -> bool:
 
 
 def describe(value: Any) -> str:
-    """A found value for a message: its type, and itself where it is short."""
+    """A value for a message: its type, and at most 60 characters of it."""
     if value is None:
         return "nothing"
     names = {str: "string", list: "list", dict: "object", bool: "truth value"}
@@ -226,9 +226,9 @@ def describe(value: Any) -> str:
     kind = names.get(type(value), type(value).__name__)
     try:
         shown = json.dumps(value, ensure_ascii=False) if type(value) in names else repr(value)
-    except RecursionError:  # what was just deep enough to be read
+    except RecursionError:  # nested as deeply as the parser allows
         shown = "of many levels"
-    except (TypeError, ValueError):  # of Python: JSON has no such values, or it holds itself
+    except (TypeError, ValueError):  # a value that JSON lacks, or a cyclic one
         shown = repr(value)
     shown = shown if len(shown) <= 60 else shown[:57] + "..."
     return f"the {kind} {shown}"

@@ -1,4 +1,8 @@
-"""Blocks of a file of lines: cut at line ends, read alone, counted only where a fault is named."""
+"""Blocks of a file, split at line ends and read independently, without counting lines.
+
+Line numbers, which `match_graph.io.partition` counts as it splits, are counted here only where a
+message names a line.
+"""
 
 import os
 from collections.abc import Iterator
@@ -19,8 +23,8 @@ class Block:
         path: Path of the file; one that ends in ``.gz`` is one block.
         start: Offset of the first line in bytes.
         end: Offset behind the last line in bytes.
-        file_bytes: Size of the file when it was cut.
-        modified: Time of its last change then, in nanoseconds.
+        file_bytes: Size of the file when it was split.
+        modified: Its modification time then, in nanoseconds.
     """
 
     path: Path
@@ -41,8 +45,8 @@ class Block:
             first: Number of the first line in the file, for messages; see `count_lines_before`.
 
         Raises:
-            CorpusError: The file cannot be read, a line is too long, or it is another file than the
-                one that was cut.
+            CorpusError: The file cannot be read, a line is too long, or the file has changed since
+                it was split.
         """
         end = None if is_packed(self.path) else self.end
         with open_sources([self.path], self.path.name, None) as sources:
@@ -59,7 +63,7 @@ class Block:
             )
 
     def count_lines_before(self) -> int:
-        """Number of lines of the file before the block; reads them."""
+        """Number of lines of the file before the block; reads the file up to there."""
         count, left = 0, self.start
         with open_regular(self.path) as file:
             while left and (chunk := file.read(min(_CHUNK, left))):
@@ -69,14 +73,14 @@ class Block:
 
 
 def cut_file(path: Path, block_bytes: int) -> list[Block]:
-    """Cuts a file at line ends into blocks of about as many bytes; reads a line for each.
+    """Splits a file at line ends into blocks of about equal size; reads one line for each.
 
     Args:
         path: Path of a regular file.
         block_bytes: Least distance between the starts of two blocks.
 
     Returns:
-        At least one block; together all lines of the file.
+        At least one block; together they hold all lines of the file.
 
     Raises:
         CorpusError: It is no regular file that can be read.
@@ -89,7 +93,7 @@ def cut_file(path: Path, block_bytes: int) -> list[Block]:
             if place <= starts[-1]:
                 continue
             file.seek(place - 1)
-            file.readline(most + 1)  # a longer one is a fault of the block it starts in
+            file.readline(most + 1)  # a longer one is a fault of the block in which it starts
             if starts[-1] < file.tell() < found.st_size:
                 starts.append(file.tell())
     ends = [*starts[1:], found.st_size]

@@ -9,10 +9,10 @@ from match_graph.errors import ConfigError
 
 
 def check_file_name(name: str) -> str:
-    """Validates a file or folder name: it cannot lead out of the folder it lies in.
+    """Validates a file or folder name: a single printable component.
 
     Raises:
-        ValueError: It could.
+        ValueError: It is not valid, such as one that leads out of the folder; a clause.
     """
     if name in (".", "..") or "/" in name or "\\" in name:
         raise ValueError("must be a name without / and \\, as it names a folder")
@@ -22,10 +22,10 @@ def check_file_name(name: str) -> str:
 
 
 def check_inner_path(path: str) -> str:
-    """Validates a relative path: it stays below the folder of the file that it stands in.
+    """Validates a relative path: it stays below the folder that it is relative to.
 
     Raises:
-        ValueError: It may lie elsewhere.
+        ValueError: It is absolute, empty, or leads out of the folder; a clause.
     """
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts or not path or "\0" in path:
@@ -34,7 +34,7 @@ def check_inner_path(path: str) -> str:
 
 
 def read_path(given: Any, what: str) -> Path:
-    """Path that an argument names.
+    """Path of a user's argument.
 
     Args:
         given: Argument.
@@ -52,7 +52,7 @@ def read_path(given: Any, what: str) -> Path:
     return path
 
 
-#: Text of which a file or folder is made, or nothing.
+#: A valid name of a file or folder.
 FileName = Annotated[str, AfterValidator(check_file_name)]
 #: A path within a folder.
 InnerPath = Annotated[str, AfterValidator(check_inner_path)]

@@ -6,20 +6,20 @@ from pathlib import Path
 
 from match_graph.io.source import Sources, is_packed, max_record_bytes, open_regular
 
-#: Bytes of a block of lines, if no line is longer; what is built depends on the files alone, so
-#: that this is not a setting.
+#: Bytes of a block of lines, if no line is longer. It is no setting, as a build depends on the
+#: files alone.
 BLOCK_BYTES = 32 * 2**20
 
 
 @dataclass(frozen=True)
 class Partition:
-    """Part of a raw file, which is read alone.
+    """Part of a raw file that is read independently of the others.
 
     Args:
         path: Path of the file.
-        kind: What the reader is to do with it.
-        start: Byte at which it starts.
-        end: Byte behind it; None is the end of the file.
+        kind: Kind of content, for the reader.
+        start: Offset of its first byte.
+        end: Offset behind its last byte; None is the end of the file.
         line: Number of its first line.
     """
 
@@ -37,17 +37,17 @@ class Partition:
         return self.path.stat().st_size - self.start if self.path.is_file() else 0
 
     def lines(self, sources: Sources) -> Iterator[bytes]:
-        """The lines; `line` is the number of the first."""
+        """Lines of the partition."""
         return sources.lines(self.path, self.start, self.end, self.line)
 
 
 def split_lines(path: Path, kind: str = "documents", size: int | None = None) -> list[Partition]:
-    """Blocks of whole lines of a file; one of all of it where it is small or packed.
+    """Splits a file into blocks of whole lines; a small or a packed one is a single block.
 
     Args:
         path: Path of the file.
         kind: Kind of the partitions.
-        size: Bytes of a block, to which the rest of its last line is added; None makes one block.
+        size: Bytes of a block, extended to the end of its last line; None makes one block.
 
     Raises:
         CorpusError: It is no regular file that can be read.
@@ -56,7 +56,7 @@ def split_lines(path: Path, kind: str = "documents", size: int | None = None) ->
         return [Partition(path, kind)]
     parts, start, line, most = [], 0, 1, max_record_bytes()
     with open_regular(path) as file:
-        # a line that is too long is cut here, and a fault of the block that it starts in
+        # a line that is too long is split here, and a fault of the block in which it starts
         while block := file.read(size - 1) + file.readline(most + 1):
             parts.append(Partition(path, kind, start, file.tell(), line))
             start, line = file.tell(), line + block.count(b"\n")

@@ -23,11 +23,11 @@ from match_graph.io.source import Advance
 
 
 class Reporter:
-    """Reporter of lines and progress on standard error.
+    """Reporter of messages and progress on standard error.
 
     Args:
         quiet: Whether to print nothing but warnings.
-        seconds: Seconds between two lines of progress where there is no terminal.
+        seconds: Seconds between two lines of progress without a terminal.
     """
 
     def __init__(self, quiet: bool = False, seconds: float = 20.0) -> None:
@@ -45,7 +45,7 @@ class Reporter:
 
     @contextmanager
     def track(self, name: str, total: int, unit: str) -> Iterator[Advance]:
-        """Tracks progress of long work; the block calls what it is given."""
+        """Tracks the progress of a long operation; yields the callback for its updates."""
         if self.quiet:
             yield lambda _done, _text: None
         elif self.console.is_terminal and sys.stderr.isatty():

@@ -1,4 +1,4 @@
-"""Tables as files: Parquet in row groups of equal size, Arrow for what is mapped and sliced."""
+"""Tables as files: Parquet in row groups of equal size, and Arrow files for memory mapping."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from match_graph.io.beside import renamed
 
-#: Rows of a row group; with the content they decide the bytes of a file.
+#: Rows of a row group, fixed so that equal tables have equal bytes.
 ROW_GROUP = 2**16
 
 
@@ -25,7 +25,7 @@ def text_schema(frame: pd.DataFrame) -> pa.Schema:
 
 
 def write_table(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
-    """Writes the rows of tables as Parquet; how they are cut into tables does not matter."""
+    """Writes the rows of tables as one Parquet file, whose bytes depend on the rows alone."""
     with renamed(path) as place, pq.ParquetWriter(place, schema, compression="zstd") as writer:
         for table in _regroup(schema, tables):
             writer.write_table(table, row_group_size=ROW_GROUP)
@@ -38,7 +38,7 @@ def write_frame(path: Path, frame: pd.DataFrame) -> None:
 
 
 def _regroup(schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Rows in tables of a row group each, in one chunk."""
+    """Yields the rows in tables of one row group each, of a single chunk."""
     held = schema.empty_table()
     for table in tables:
         held = pa.concat_tables([held, table.select(schema.names).cast(schema)])
@@ -50,7 +50,7 @@ def _regroup(schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[pa.Table
 
 
 def write_arrow(path: Path, table: pa.Table) -> None:
-    """Writes a table as one uncompressed record batch, to be mapped."""
+    """Writes a table as one uncompressed record batch, for `map_arrow`."""
     with (
         renamed(path) as place,
         pa.OSFile(str(place), "wb") as file,
@@ -60,7 +60,7 @@ def write_arrow(path: Path, table: pa.Table) -> None:
 
 
 def map_arrow(path: Path) -> pa.Table:
-    """A table of `write_arrow`, mapped: nothing is copied."""
+    """Memory-maps a table that `write_arrow` wrote, without a copy."""
     with pa.memory_map(str(path)) as file:
         return pa.ipc.open_file(file).read_all()
 

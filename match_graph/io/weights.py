@@ -1,4 +1,4 @@
-"""Weights as safetensors: streamed in blocks, and read into a model."""
+"""Weights as safetensors: written in blocks, and loaded into a model."""
 
 import json
 import math
@@ -34,14 +34,14 @@ class Layout(NamedTuple):
 
 
 def order_tensors(layouts: Mapping[str, Layout]) -> list[str]:
-    """Names in the order of a file, in which every tensor is aligned: wide types first."""
+    """Names in the order of the file: wide types first, so that every tensor is aligned."""
     return sorted(layouts, key=lambda name: (-layouts[name].dtype.itemsize, name))
 
 
 def write_blocks(place: Path, layouts: Mapping[str, Layout], blocks: Iterable[Tensor]) -> None:
-    """Writes safetensors of which no tensor needs to be whole in memory.
+    """Writes a safetensors file block by block, so that no tensor must fit into memory.
 
-    The bytes are those of `safetensors.torch.save_file`.
+    The bytes equal those of `safetensors.torch.save_file`.
 
     Args:
         place: Output file, written in place.
@@ -49,7 +49,7 @@ def write_blocks(place: Path, layouts: Mapping[str, Layout], blocks: Iterable[Te
         blocks: Consecutive rows of the tensors in the order of `order_tensors`.
 
     Raises:
-        ValueError: The blocks are not of the shapes.
+        ValueError: The blocks do not fill the shapes.
     """
     header, end = {}, 0
     for name in order_tensors(layouts):
@@ -71,12 +71,12 @@ def write_blocks(place: Path, layouts: Mapping[str, Layout], blocks: Iterable[Te
 
 
 def advise_training(dataset: str, folder: Path) -> str:
-    """The command that trains a run in its folder."""
+    """Command that trains a run, for messages."""
     return format_command("train", dataset, "--config", folder / CONFIG, "--out", folder)
 
 
 def load_weights(model: nn.Module, folder: Path, dataset: str) -> None:
-    """Puts the trained weights of a run folder into a model.
+    """Loads the trained weights of a run folder into a model.
 
     Args:
         model: Model of the run's configuration.
@@ -84,7 +84,7 @@ def load_weights(model: nn.Module, folder: Path, dataset: str) -> None:
         dataset: Name of the data set, for the message.
 
     Raises:
-        CheckpointError: There are no weights, or they are of another configuration.
+        CheckpointError: There are no weights, or those of another configuration.
     """
     path = folder / MODEL
     if not has_file(path):
@@ -96,7 +96,7 @@ def load_weights(model: nn.Module, folder: Path, dataset: str) -> None:
 
 
 def read_weights(model: nn.Module, path: Path) -> None:
-    """Puts the weights of a file into a model.
+    """Loads the weights of a file into a model.
 
     Raises:
         CheckpointError: It is missing or broken, or of another configuration.

@@ -1,4 +1,4 @@
-"""Faults of XML files, each a sentence with its place."""
+"""Errors of XML parsers as messages with file and line."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

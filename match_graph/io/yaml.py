@@ -1,4 +1,4 @@
-"""Untrusted YAML: plain values only, within limits, every key once."""
+"""Untrusted YAML: plain values only, limits on size and nesting, no duplicate keys."""
 
 import re
 from collections.abc import Hashable, Iterable, Iterator
@@ -10,14 +10,14 @@ import yaml
 
 from match_graph.errors import ConfigError, shorten
 
-#: The largest file that is read, in bytes; the settings of a run take about 3,000.
+#: Size of the largest file that is read, in bytes; the settings of a run take about 3,000.
 MAX_BYTES = 2**20
-#: Keys and values at most, those behind aliases counted where they are used.
+#: Largest number of keys and values, aliases expanded.
 MAX_NODES = 100_000
-#: Levels of nesting at most.
+#: Largest depth of nesting.
 MAX_DEPTH = 50
 _INT64 = range(-(2**63), 2**63)
-#: Numbers such as 1e-3, which YAML 1.2 reads as people mean them and PyYAML takes for text.
+#: Numbers such as 1e-3, a float in YAML 1.2, which PyYAML (YAML 1.1) reads as text.
 _EXPONENT = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*)?[eE][-+]?[0-9]+$")
 
 
@@ -29,7 +29,7 @@ def read_yaml(path: Path, what: str) -> Any:
         what: Description of the file, for the message, at the start of a sentence.
 
     Raises:
-        ConfigError: It is not there, not UTF-8, not YAML, too large, or has a key twice.
+        ConfigError: It is missing, too large, not UTF-8, not YAML, or has a duplicate key.
     """
     try:
         if path.exists() and not path.is_file():
@@ -89,7 +89,7 @@ def parse_yaml(text: str) -> Any:
     """Parses a YAML text; dates are text.
 
     Raises:
-        ValueError: It is not YAML, goes beyond the limits, or has a key twice; a clause with the
+        ValueError: It is not YAML, exceeds the limits, or has a duplicate key; a clause with the
             line.
     """
     loader = None
@@ -115,10 +115,10 @@ class _Loader(yaml.SafeLoader):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self._depth = self._number = 0
-        self._sizes: dict[yaml.Node, int] = {}  # with what aliases in it stand for
+        self._sizes: dict[yaml.Node, int] = {}  # nodes below each, aliases expanded
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Composes a node; nodes and levels are counted before Python objects are made."""
+        """Composes a node; counts nodes and levels before Python objects are constructed."""
         mark = self.peek_event().start_mark
         if self.check_event(yaml.AliasEvent):
             node = super().compose_node(parent, index)
@@ -140,7 +140,7 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        """Refuses duplicate keys, of which YAML would take the last."""
+        """Refuses duplicate keys, of which PyYAML would take the last."""
         node = super().compose_mapping_node(anchor)
         lines: dict[Hashable, int] = {}
         for key, _ in node.value:
@@ -173,7 +173,7 @@ _Loader.yaml_implicit_resolvers = {  # a date is text
 
 
 class _Dumper(yaml.SafeDumper):
-    """PyYAML dumper that quotes text that `_Loader` would read as a number."""
+    """PyYAML dumper that quotes strings that `_Loader` would read as numbers."""
 
 
 for _cls in (_Loader, _Dumper):
