@@ -42,7 +42,7 @@ from match_graph.typing import (
     Tokenizer,
 )
 
-#: What `from_hetero` reads of nodes and of edges.
+#: Attributes of nodes and edges that `from_hetero` reads.
 _TEXT_KEYS = ("name", "definition")
 _NODE_KEYS = {"x", "num_nodes", "train_count", *_TEXT_KEYS}
 _EDGE_KEYS = {"edge_index", "edge_attr", "position"}
@@ -103,7 +103,7 @@ def from_hetero(
             f"its method to_heterogeneous."
         )
     data = copy(data)
-    for head, _, tail in data.edge_types:  # nodes that only edges name get a store by being asked
+    for head, _, tail in data.edge_types:  # access creates the stores of types that only edges name
         data[head], data[tail]
     roles = find_roles(data, document, labels, hierarchy, names or {}, drop)
     reader = _Reader(data, roles)
@@ -117,7 +117,7 @@ def from_hetero(
 
 
 class _Reader:
-    """Reader of a graph: turns its types into tables, by their roles."""
+    """Converter of a graph into the tables of a corpus, by the roles of its types."""
 
     def __init__(self, data: HeteroData, roles: Roles) -> None:
         self.data, self.roles = data, roles
@@ -163,7 +163,7 @@ class _Reader:
         self._warn_of_attributes({*MASKS.values(), time, text if isinstance(text, str) else "text"})
 
     def _read_texts(self, text: str | Sequence[str] | None) -> list[str] | None:
-        """Texts of the documents; None without any."""
+        """Texts of the documents; None if the graph has none."""
         document, store = self.roles.document, self.data[self.roles.document]
         if isinstance(text, str) and text not in store:
             self.faults.append(f"text must name an attribute of '{document}', found '{text}'.")
@@ -175,7 +175,7 @@ class _Reader:
         return read_strings(given, self.roles.sizes[document], what, self.faults)
 
     def _warn_of_attributes(self, own: set[Any]) -> None:
-        """Notes the attributes that are left out, but for the documents' ``own``."""
+        """Warns of attributes that are not read; ``own`` are those of documents that are."""
         labels = self.roles.labels
         read = dict[Any, set[Any]]()
         read |= dict.fromkeys(self.roles.sizes, _NODE_KEYS)
@@ -193,7 +193,7 @@ class _Reader:
     def _list_ids(self, node_type: str, number: int) -> Array:
         """Ids of the nodes of a type, or of classes."""
         if node_type not in self.roles.names:
-            prefix = "reference " if node_type == CITATION_FIELD else ""  # no ids of documents
+            prefix = "reference " if node_type == CITATION_FIELD else ""  # not a document's
             return np.array([f"{prefix}{one}" for one in range(number)], dtype=object)
         given, what = self.roles.names[node_type], f"the names of '{node_type}'"
         found = read_strings(given, number, what, self.faults)
@@ -226,15 +226,15 @@ class _Reader:
         else:
             ids, edges, pairs = self._list_classes(number, edges, pairs)
         kept = self.kept[edges.head]
-        there = np.bincount(edges.tail[kept], minlength=len(ids)) > 0  # others only join these
+        there = np.bincount(edges.tail[kept], minlength=len(ids)) > 0  # else only in the hierarchy
         edges = edges.take(kept).renumber_tail(np.cumsum(there) - 1)
         self._add_type(LABEL, labels if is_nodes else None, ids, edges, there)
         self.hierarchy = hierarchy_frame([(*pair, "hierarchy") for pair in ids[pairs].T.tolist()])
 
     def _list_classes(self, number: int, edges: Edges, pairs: Array) -> tuple[Array, Edges, Array]:
-        """Ids of the classes that occur, and both edges by their numbers among these.
+        """Ids of the classes that occur, and both lists of edges renumbered by them.
 
-        Class indices may be ids of a database: nothing here has a place for each smaller one.
+        Class indices may be large ids of a database, so that no array is as long as the largest.
         """
         found, place = np.unique(np.concatenate([edges.tail, *pairs]), return_inverse=True)
         ids, labels = found.astype(str).astype(object), self.roles.labels
@@ -255,7 +255,7 @@ class _Reader:
             self._add_citations()
 
     def read_words(self, tokenizer: Tokenizer) -> None:
-        """Reads the words of the graph, else of the texts."""
+        """Reads the words from the graph, or else from the texts."""
         if WORD in self.roles.of_type:
             ids = self._list_ids(WORD, self.roles.sizes[WORD])
             self._add_type(WORD, WORD, ids, self._join(WORD, is_set=False))
@@ -266,7 +266,7 @@ class _Reader:
         self.instances[WORD], self.edges[WORD] = words.instances(), words.edges()
 
     def _join(self, node_type: str, is_set: bool = True) -> Edges:
-        """Edges from documents to a type, by document, from all edge types between the two."""
+        """Merges all edge types between documents and a type into edges sorted by document."""
         document, edge_types = self.roles.document, self.roles.of_type[node_type]
         if not is_set:  # both directions would give each element twice
             edge_types = [one for one in edge_types if one[0] == document] or edge_types
@@ -329,7 +329,7 @@ class _Reader:
     def _add_type(
         self, name: str, node_type: str | None, ids: Array, edges: Edges, there: Array | None = None
     ) -> None:
-        """Adds a type: its nodes, of which ``there`` are kept, its edges and features."""
+        """Adds a type: its nodes (of the mask ``there``), edges and features."""
         there = np.ones(len(ids), dtype=bool) if there is None else there
         table = pd.DataFrame({"id": ids[there]}, dtype=str)
         if node_type is not None:
@@ -344,7 +344,7 @@ class _Reader:
         self.edges[name] = edges.take(self.kept[edges.head]).renumber_head(self.row).to_frame()
 
     def _name_field(self, node_type: str) -> str:
-        """Name of a metadata field: the node type's, where that is free and can be one."""
+        """Field name of a node type: its own, made valid and unique."""
         name = re.sub(r"[\W_]+", "_", node_type).strip("_") or "field"
         name = f"type_{name}" if name[0].isdigit() else name
         while name in {*RECORD_KEYS, *RESERVED_TYPES, CONTEXT, *self.instances}:

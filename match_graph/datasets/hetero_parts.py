@@ -1,4 +1,4 @@
-"""Parts of a `HeteroData` as arrays, with faults: edges, masks, classes, features."""
+"""Edges, masks, classes and features of a `HeteroData` as validated arrays; faults are listed."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -40,34 +40,34 @@ class Edges:
         return Edges(self.head[rows], self.tail[rows], attr)
 
     def renumber_head(self, number: Array) -> "Edges":
-        """The same edges with other numbers of the starts."""
+        """Edges whose heads are mapped by an array of new indices."""
         return replace(self, head=number[self.head])
 
     def renumber_tail(self, number: Array) -> "Edges":
-        """The same edges with other numbers of the ends."""
+        """Edges whose tails are mapped by an array of new indices."""
         return replace(self, tail=number[self.tail])
 
     def to_frame(self) -> pd.DataFrame:
-        """Table of edges as a `Corpus` has it; columns ``attr0`` and so on for attributes."""
+        """Table of edges as in a `Corpus`, with columns ``attr0``, ``attr1``, ... of attributes."""
         table = pd.DataFrame(dict(zip(ENDS, (self.head, self.tail), strict=True)), dtype=np.int32)
         attr = np.empty((len(table), 0)) if self.attr is None else self.attr
         return table.assign(**{f"attr{k}": attr[:, k] for k in range(attr.shape[1])})
 
     @classmethod
     def from_frame(cls, table: pd.DataFrame) -> "Edges":
-        """Edges of a table as `to_frame` gives it."""
+        """Inverse of `to_frame`."""
         head, tail = (table[end].to_numpy(dtype=np.int64) for end in ENDS)
         others = table.drop(columns=[*ENDS])
         return cls(head, tail, others.to_numpy() if others.shape[1] else None)
 
     def count_repeated(self) -> int:
-        """Number of edges that are there before."""
+        """Number of edges that repeat an earlier one."""
         key = self.head * (self.tail.max(initial=0) + 1) + self.tail
         return len(key) - len(np.unique(key))
 
 
 def number_edges(index: Any, sizes: tuple[int, int], what: str, faults: list[str]) -> Array:
-    """Edge index as an array [2, E], int64; empty and a fault where it is none or out of range."""
+    """Edge index as an array [2, E], int64; empty and a fault if malformed or out of range."""
     array = to_array(index)
     if array is None or array.shape[:-1] != (2,) or array.dtype.kind not in "iu":
         kind = type(index).__name__
@@ -88,11 +88,11 @@ def number_edges(index: Any, sizes: tuple[int, int], what: str, faults: list[str
 def read_edges(
     data: HeteroData, edge_type: EdgeType, sizes: tuple[int, int], faults: list[str]
 ) -> Edges:
-    """Edges of a type, in the order of their ``position`` if they have one."""
+    """Edges of a type, sorted by ``position`` if they have it."""
     store, before = data[edge_type], len(faults)
     head, tail = number_edges(store.get("edge_index"), sizes, str(edge_type), faults)
     attr = None
-    if len(faults) > before:  # others would follow from it
+    if len(faults) > before:  # further faults would only follow from this one
         return Edges(head, tail, attr)
     if "edge_attr" in store:
         attr = to_array(store.edge_attr)
@@ -115,9 +115,9 @@ def read_edges(
 def join_edges(
     found: Sequence[Edges], what: str, is_set: bool, faults: list[str]
 ) -> tuple[Edges, bool]:
-    """Several lists of edges as one, sorted by start; whether all of them say the same.
+    """Concatenates lists of edges, sorted by head; also whether all hold the same set of edges.
 
-    Of a set the first of equal edges stays.
+    With ``is_set`` only the first of equal edges is kept.
     """
     head, tail = (np.concatenate([getattr(one, end) for one in found]) for end in ("head", "tail"))
     attributes = [one.attr for one in found if one.attr is not None]
@@ -143,12 +143,12 @@ def join_edges(
 
 
 def _sort_edges(edges: Edges) -> Edges:
-    """Edges by start; those of one start stay in their order."""
+    """Edges in stable order by head."""
     return edges.take(np.argsort(edges.head, kind="stable"))
 
 
 def read_splits(store: NodeStorage, number: int, faults: list[str]) -> Array | None:
-    """Split of each document by PyG's masks, "" for none of them, [N]; None without masks."""
+    """Split of each document by PyG's masks, "" if it is in none, [N]; None without masks."""
     there = {split: store[mask] for split, mask in MASKS.items() if mask in store}
     if not there:
         return None
@@ -173,7 +173,7 @@ def read_splits(store: NodeStorage, number: int, faults: list[str]) -> Array | N
 def read_classes(store: NodeStorage, key: str, number: int, faults: list[str]) -> tuple[Edges, int]:
     """Edges from documents to classes, and the number of classes.
 
-    Class indices or a multi-hot matrix; with ``KEY_index`` the rows are of these documents alone.
+    Class indices or a multi-hot matrix; ``KEY_index`` names the documents of its rows, if not all.
     """
     empty = np.empty(0, dtype=np.int64)
     nothing = Edges(empty, empty, None), 0
@@ -205,7 +205,7 @@ def read_classes(store: NodeStorage, key: str, number: int, faults: list[str]) -
 
 
 def _find_index_fault(rows: Array, number: int) -> str:
-    """Clause on what is wrong with indices of documents; empty if nothing is."""
+    """Fault of indices of documents as a clause; empty if there is none."""
     if rows.dtype.kind not in "iu":
         return f"be indices of documents, found {rows.dtype}"
     if len(rows) and (rows.min() < 0 or rows.max() >= number):
@@ -216,7 +216,7 @@ def _find_index_fault(rows: Array, number: int) -> str:
 
 
 def read_features(x: Any, node_type: str, number: int, faults: list[str]) -> Array | None:
-    """Features [N, F] of a type as an array; what they hold is checked by `Corpus`."""
+    """Features of a type, [N, F]; their values are checked by `Corpus`."""
     array = to_array(x)
     if array is None or array.ndim != 2 or len(array) != number:
         found = type(x).__name__ if array is None else list(array.shape)
@@ -237,12 +237,12 @@ def read_times(time: Any, number: int, faults: list[str]) -> Array:
 
 
 def read_names(given: Any, known: Collection[str], faults: list[str]) -> dict[str, list[Any]]:
-    """Ids of nodes by node type, as `from_hetero` takes them; faults of what are none.
+    """Validates the argument ``names`` of `from_hetero`: ids of nodes by node type.
 
     Args:
-        given: What the user gave.
+        given: The user's argument.
         known: Node types, and the attribute of the labels.
-        faults: Takes the faults.
+        faults: List to which faults are added.
     """
     if not isinstance(given, Mapping):
         faults.append(f"names must be lists of ids by node type, found {type(given).__name__}.")
@@ -273,7 +273,7 @@ def describe_left_out(attributes: Collection[str]) -> list[str]:
 
 
 def read_strings(values: Any, number: int, what: str, faults: list[str]) -> list[str] | None:
-    """A string per node; None and a fault where they are none."""
+    """A string per node; None and a fault if malformed."""
     is_list = isinstance(values, Sequence | np.ndarray | pd.Series) and not isinstance(values, str)
     if not is_list or len(values) != number or not all(isinstance(one, str) for one in values):
         found = f"{len(values):,} items" if is_list else type(values).__name__
@@ -290,7 +290,7 @@ def read_strings(values: Any, number: int, what: str, faults: list[str]) -> list
 
 
 def to_array(values: Any) -> Array | None:
-    """A tensor, also a sparse one, or an array, as an array of numbers; None for anything else."""
+    """Numeric array of a dense or sparse tensor or an array; None for anything else."""
     if isinstance(values, Tensor):
         try:
             dense = values.detach().to_dense().cpu()

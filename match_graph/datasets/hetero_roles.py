@@ -23,8 +23,8 @@ class Roles:
     Args:
         document: Node type of the documents.
         labels: Node type of the labels, or attribute of the documents.
-        names: Ids of nodes by node type, of classes by their attribute, where they are given.
-        sizes: Number of nodes by node type, in the graph's order; without what is dropped.
+        names: Given ids of nodes by node type, and of classes by their attribute.
+        sizes: Number of nodes by node type, in the graph's order; without dropped types.
         edge_types: Edge types that are not dropped.
         of_type: Edge types between documents and another type, by that type, labels among them.
         citations: Edge types between documents.
@@ -57,7 +57,7 @@ def find_roles(
     """Finds the roles of a graph's types; arguments as for `from_hetero`.
 
     Raises:
-        CorpusError: A type has no place in a corpus, or a name is none of the graph's.
+        CorpusError: A type has no role in a corpus, or a name is not in the graph.
     """
     if isinstance(drop, str) or not isinstance(drop, Collection):
         raise CorpusError(f"{SUMMARY}: drop must be a list of types, found {drop!r:.60}.")
@@ -77,7 +77,7 @@ def find_roles(
     sizes = {one: _count_nodes(data, one, ids, labels) for one in types}
     of_type: dict[str, list[EdgeType]] = {one: [] for one in types if one != document}
     roles = Roles(document, labels, ids, sizes, edge_types, of_type)
-    faults += _sort_edges(data, roles, hierarchy)
+    faults += _assign_edge_types(data, roles, hierarchy)
     if not roles.has_label_nodes and of_type.get(LABEL):
         faults.append(
             f"labels must be '{labels}' or the nodes '{LABEL}', found both, and beside '{labels}' "
@@ -127,7 +127,7 @@ def _find_labels(data: HeteroData, types: Sequence[str], document: str, labels: 
 def _count_nodes(
     data: HeteroData, node_type: str, names: Mapping[str, Sequence[str]], labels: str
 ) -> int:
-    """Number of nodes, also where the graph does not say it."""
+    """Number of nodes, inferred from names, attributes or edges if the graph does not give it."""
     store = data[node_type]
     if {"x", "num_nodes"} & {*store}:
         return int(store.num_nodes or 0)
@@ -149,41 +149,41 @@ def _count_nodes(
     return max(largest, default=0)
 
 
-def _sort_edges(
+def _assign_edge_types(
     data: HeteroData, roles: Roles, hierarchy: EdgeType | Tensor | Array | None
 ) -> list[str]:
-    """Gives every edge type its role; sentences about those without one."""
-    homeless, between = list[Any](), list[EdgeType]()
+    """Assigns the edge types to their roles; returns faults of those without one."""
+    unassigned, of_labels = list[Any](), list[EdgeType]()
     reverses, faults = _find_reverses(data, roles.edge_types, hierarchy)
     for edge_type in [one for one in roles.edge_types if one not in reverses]:
         head, _, tail = edge_type
         if head == tail == roles.document:
             roles.citations.append(edge_type)
         elif head == tail == roles.labels:
-            between.append(edge_type)
+            of_labels.append(edge_type)
         elif roles.document in (head, tail):
             roles.of_type[tail if head == roles.document else head].append(edge_type)
         else:
-            homeless.append(edge_type)
+            unassigned.append(edge_type)
     if isinstance(hierarchy, tuple):
         roles.is_a = hierarchy
-    elif hierarchy is None and len(between) == 1:
-        roles.is_a = between[0]
+    elif hierarchy is None and len(of_labels) == 1:
+        roles.is_a = of_labels[0]
     if not isinstance(hierarchy, tuple | Tensor | np.ndarray | None):
         faults.append(
             f"hierarchy must be an edge type between labels, or class indices [2, E] as a tensor "
             f"or an array, found {type(hierarchy).__name__}."
         )
-    if roles.is_a is not None and roles.is_a not in between:
+    if roles.is_a is not None and roles.is_a not in of_labels:
         faults.append(
-            f"hierarchy must name an edge type between labels, one of {between}, found "
+            f"hierarchy must name an edge type between labels, one of {of_labels}, found "
             f"{roles.is_a}."
         )
-    homeless += [one for one in between if one != roles.is_a]
-    homeless += [one for one, edge_types in roles.of_type.items() if not edge_types]
-    if homeless:
-        shown = ", ".join(map(repr, homeless[:10]))
-        more = f" and {len(homeless) - 10} more" if len(homeless) > 10 else ""
+    unassigned += [one for one in of_labels if one != roles.is_a]
+    unassigned += [one for one, edge_types in roles.of_type.items() if not edge_types]
+    if unassigned:
+        shown = ", ".join(map(repr, unassigned[:10]))
+        more = f" and {len(unassigned) - 10} more" if len(unassigned) > 10 else ""
         faults.append(
             f"every type must be joined to '{roles.document}', or be the hierarchy of the labels, "
             f"but {shown}{more} have no place in a corpus; leave them out by drop=[...]."
@@ -194,22 +194,22 @@ def _sort_edges(
 def _list_reverses(
     data: HeteroData, edge_types: Collection[str | EdgeType], hierarchy: Any
 ) -> list[EdgeType]:
-    """Edge types that are the reverses of some, as of PyG's `ToUndirected`, but the hierarchy."""
+    """Reverses of some edge types, as PyG's `ToUndirected` adds them; never the hierarchy."""
     return [
         one
         for one in data.edge_types
         if (forward := _find_forward(one)) in edge_types and forward != one
-        if not _is_type(hierarchy, one) and _are_turned(data, forward, one)
+        if not _is_type(hierarchy, one) and _are_reversed(data, forward, one)
     ]
 
 
 def _find_reverses(
     data: HeteroData, edge_types: Collection[EdgeType], hierarchy: Any
 ) -> tuple[set[EdgeType], list[str]]:
-    """Reverse edge types within one node type, as of PyG's `ToUndirected`, and their faults.
+    """Reverse edge types within one node type, as PyG's `ToUndirected` adds them, and faults.
 
-    A fault is that the edges are not those of a reverse. Where the hierarchy is given as a reverse,
-    the edge type that it was made of counts as one instead.
+    A fault is an edge type that is named like a reverse but has other edges. If the hierarchy is
+    given as a reverse, the forward edge type is the redundant one instead.
     """
     reverses, faults = set[EdgeType](), list[str]()
     for edge_type in edge_types:
@@ -217,7 +217,7 @@ def _find_reverses(
         if edge_type[0] != edge_type[2] or forward == edge_type or forward not in edge_types:
             continue
         reverses.add(forward if _is_type(hierarchy, edge_type) else edge_type)
-        if not _are_turned(data, forward, edge_type):
+        if not _are_reversed(data, forward, edge_type):
             faults.append(
                 f"{edge_type} must be the edges {forward} turned round, as by "
                 f"T.ToUndirected(merge=False), but they are others; rename it, or drop one of both."
@@ -226,19 +226,19 @@ def _find_reverses(
 
 
 def _is_type(hierarchy: Any, edge_type: EdgeType) -> bool:
-    """True if the hierarchy is given as this edge type, not by its edges."""
+    """Whether the hierarchy is given as this edge type, not as an edge index."""
     return isinstance(hierarchy, tuple) and hierarchy == edge_type
 
 
 def _find_forward(edge_type: EdgeType) -> EdgeType:
-    """The edge type of which one would be the reverse by its name; itself if of none."""
+    """Forward edge type of one that is named as a reverse; the edge type itself otherwise."""
     head, relation, tail = edge_type
-    turned = (tail, relation.removeprefix("rev_"), head)
-    return turned if relation.startswith("rev_") else edge_type
+    forward = (tail, relation.removeprefix("rev_"), head)
+    return forward if relation.startswith("rev_") else edge_type
 
 
-def _are_turned(data: HeteroData, forward: EdgeType, reverse: EdgeType) -> bool:
-    """True if the same edges are in both, reversed; or if one is not [2, E], refused later."""
+def _are_reversed(data: HeteroData, forward: EdgeType, reverse: EdgeType) -> bool:
+    """Whether one has the edges of the other, reversed; or is malformed, refused later."""
     arrays = [to_array(data[one].get("edge_index")) for one in (forward, reverse)]
     ends = [one.astype(np.int64) for one in arrays if one is not None and one.shape[:-1] == (2,)]
     if len(ends) < 2:
