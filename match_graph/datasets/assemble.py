@@ -1,7 +1,7 @@
-"""Raw files -> built folder by way of fragments, here or on a cluster.
+"""Raw files -> built folder by way of fragments, in this process or on a cluster.
 
-The fragments lie beside the build, in a folder named after it, until it is whole. A build that was
-killed finds them there: what was read is not read again.
+The fragments lie in a folder beside the build until it is complete. A build that was killed resumes
+from them: partitions that were read are not read again.
 """
 
 import shutil
@@ -24,18 +24,18 @@ from match_graph.io.cluster import Cluster, Run, run_here
 from match_graph.io.partition import BLOCK_BYTES, Partition
 from match_graph.io.source import Sources, Track, open_sources
 
-#: Counts the changes of what a fragment holds.
+#: Version of the content of a fragment.
 _FORMAT = 3
 
 
 @dataclass(frozen=True)
 class Task:
-    """Partition to be read.
+    """Reading of one partition into a fragment.
 
     Args:
-        reader: Reader of it, which has read nothing.
-        partition: Partition.
-        folder: Folder of its fragment.
+        reader: Reader that has read nothing yet.
+        partition: Partition to read.
+        folder: Folder of the fragment.
     """
 
     reader: PartitionReader
@@ -44,12 +44,12 @@ class Task:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What tells a fragment from those of other partitions; JSON values."""
+        """Key that identifies the fragment's partition; JSON values."""
         fields = {**vars(self.partition), "path": str(self.partition.path)}
         return {"format": _FORMAT, **fields}
 
     def is_done(self) -> bool:
-        """Whether the fragment is there."""
+        """Whether the fragment is complete."""
         try:
             return bool(Fragment(self.folder).about["partition"] == self.identity)
         except (OSError, ValueError, KeyError):
@@ -70,23 +70,23 @@ def assemble(
         built: Final path of the folder.
         reader: Reader of the files.
         about: Further content of ``corpus.json``: name, tokenizer and source.
-        check: Called when all is read; raises where the files have changed.
+        check: Called when all is read; raises if the files have changed.
         track: Progress tracker.
         cluster: Cluster that reads and merges; None does so in this process.
 
     Raises:
         CorpusError: With every fault of the files, or where the disk refuses.
     """
-    room = built.with_name(f"{built.name}.fragments")
-    with _keeping(built, room), nullcontext(None) if cluster is None else cluster.open() as run:
-        work = room / "work"
+    parts = built.with_name(f"{built.name}.fragments")
+    with _keeping(built, parts), nullcontext(None) if cluster is None else cluster.open() as run:
+        work = parts / "work"
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
-        remove_leftovers(room)
+        remove_leftovers(parts)
         total, prepared = reader.make_builder(is_part=True), copy(reader)
         with open_sources(reader.paths, reader.name, track) as sources:
             prepared.prepare(total, sources)
-            fragments = _read_fragments(reader, prepared, room, sources, run)
+            fragments = _read_fragments(reader, prepared, parts, sources, run)
             fragments = gather(fragments, total, work, run or run_here)
             prepared.finish(total, sources)
         check()
@@ -100,16 +100,16 @@ def assemble(
             write_rest(writer, split_places(merged.skipped), {**about, **found})
 
         write_built(built, write)
-        shutil.rmtree(room)
+        shutil.rmtree(parts)
 
 
 @contextmanager
-def _keeping(built: Path, room: Path) -> Iterator[None]:
-    """Keeps fragments where a build is cut off, and nothing where it cannot succeed."""
+def _keeping(built: Path, parts: Path) -> Iterator[None]:
+    """Keeps the fragments of an interrupted build, and removes those of a failed one."""
     try:
         yield
     except (MatchGraphError, OSError) as error:
-        shutil.rmtree(room, ignore_errors=True)
+        shutil.rmtree(parts, ignore_errors=True)
         if isinstance(error, OSError):
             raise cannot_write(built, error) from error
         raise
@@ -118,13 +118,13 @@ def _keeping(built: Path, room: Path) -> Iterator[None]:
 def _read_fragments(
     reader: PartitionReader,
     prepared: PartitionReader,
-    room: Path,
+    parts: Path,
     sources: Sources,
     run: Run | None,
 ) -> list[Fragment]:
-    """Fragments of all partitions; those that are there are not read again."""
+    """Fragments of all partitions; complete ones are not read again."""
     tasks = [
-        Task(reader, partition, room / f"{number:06}")
+        Task(reader, partition, parts / f"{number:06}")
         for number, partition in enumerate(reader.list_partitions(BLOCK_BYTES))
     ]
     waiting = []
@@ -148,17 +148,17 @@ def _read_fragment(task: Task, prepared: PartitionReader, sources: Sources) -> N
     write_fragment(task.folder, builder, task.identity)
 
 
-_prepared: dict[Path, PartitionReader] = {}  # the last one, by the folder of its fragments
+_prepared: dict[Path, PartitionReader] = {}  # the last reader, by the folder of its fragments
 
 
 def read_elsewhere(task: Task) -> None:
-    """Reads a partition in a process that may have read none before."""
-    if task.is_done():  # by a process that was lost behind it
+    """Reads a partition on a worker, which prepares the reader at its first call."""
+    if task.is_done():  # by a worker that was lost before it said so
         return
-    room = task.folder.parent
+    parts = task.folder.parent
     with open_sources([], task.reader.name, None) as sources:
-        if room not in _prepared:
+        if parts not in _prepared:
             _prepared.clear()
             task.reader.prepare(task.reader.make_builder(is_part=True), sources)
-            _prepared[room] = task.reader
-        _read_fragment(task, _prepared[room], sources)
+            _prepared[parts] = task.reader
+        _read_fragment(task, _prepared[parts], sources)

@@ -1,8 +1,8 @@
-"""Built folder: written atomically, checked when it is opened.
+"""Built folder: written atomically, verified when it is opened.
 
-A build lists its files with bytes and SHA-256 in ``manifest.json``. A file is compared with it
-before it is read: below 256 MiB by its content, from there on by its size, as SHA-256 would cost
-more than reading; `check_all` compares the content of all. `MappedGraph` reads the arrays.
+``manifest.json`` lists the files of a build with size and SHA-256. Before a file is read, it is
+compared with the manifest: below 256 MiB by its content, from there on by its size, as hashing
+would cost more than reading; `check_all` hashes all files. `MappedGraph` reads the arrays.
 """
 
 import copy
@@ -41,12 +41,12 @@ def default_root() -> Path:
 
 
 def hash_source(source: Mapping[str, Any]) -> str:
-    """SHA-256 of a build's identity, as hexadecimal digits."""
+    """SHA-256 of the description of a build's inputs, as hexadecimal digits."""
     return hashlib.sha256(json.dumps(source, sort_keys=True).encode()).hexdigest()
 
 
 def write_built(built: Path, write: Callable[[Path], None]) -> None:
-    """Writes a new built folder through ``write``, lists its files, and puts it in its place.
+    """Writes a new built folder through ``write``, with a manifest, and moves it into place.
 
     Raises:
         CorpusError: The disk refuses.
@@ -55,7 +55,7 @@ def write_built(built: Path, write: Callable[[Path], None]) -> None:
         with beside(built) as place:
             place.mkdir()
             write(place)
-            for path in place.rglob(".*.tmp"):  # of a lost process, whose task was repeated
+            for path in place.rglob(".*.tmp"):  # of a lost worker, whose task was repeated
                 path.unlink(missing_ok=True)
             finish(place)
             write_manifest(place)
@@ -93,13 +93,13 @@ def write_build(
 
 
 def transform_graph(graph: BuiltGraph, transform: Callable[[HeteroData], HeteroData]) -> BuiltGraph:
-    """Applies a pre_transform, which must keep nodes and splits; it reads edges in int64.
+    """Applies a pre_transform, which must keep nodes and splits; it is given edges in int64.
 
-    Nodes of further types have their numbers as names.
+    Nodes of types that it adds are named by their indices.
 
     Raises:
-        GraphError: A mask has changed: the graph holds gold labels and counts of the documents that
-            were of training. Or the number of nodes of a type has, whose names stand in a table.
+        GraphError: It has changed a mask, although gold labels and training counts of the graph are
+            those of the old split, or the number of nodes of a type with a table of names.
     """
     masks = {mask: graph.data[DOCUMENT][mask].clone() for mask in MASKS.values()}
     data = copy.copy(graph.data)
@@ -132,7 +132,7 @@ def _is_equal(value: object, mask: Tensor) -> bool:
 
 
 def write_rest(writer: StoreWriter, skipped: pd.DataFrame, about: Mapping[str, Any]) -> None:
-    """Writes what stands beside the arrays and tables; arguments as for `write_build`."""
+    """Writes ``corpus.json`` and left-out documents; arguments as for `write_build`."""
     if len(skipped):
         write_frame(writer.folder / FAULTS, skipped)
     content = json.dumps({**about, "schema": writer.schema()}, indent=2)
@@ -149,15 +149,15 @@ def cannot_write(built: Path, error: OSError | ValueError) -> CorpusError:
 
 
 def is_built(built: Path) -> bool:
-    """Whether a whole build exists; it is renamed when whole, so no lock is needed to ask."""
+    """Whether a complete build exists; needs no lock, as a build is renamed when complete."""
     return all(is_there(built / name) for name in (MANIFEST, CORPUS))
 
 
 def check_all(built: Path) -> int:
-    """Checks every file of a build against its manifest; returns their number.
+    """Verifies every file that a build's manifest lists; returns their number.
 
     Raises:
-        CorpusError: One is damaged, missing, or no file of the build.
+        CorpusError: One is damaged or missing.
     """
     with check_file(built, CORPUS):
         names = sorted(read_manifest(built))

@@ -1,7 +1,7 @@
 """Options that several data sets share: tokenization, hierarchy, splits; the card of each.
 
-An option stands once, as a field of its data set's `Config`, with default, bounds and meaning: that
-is what the class takes, what its reader is given, and what ``match-graph datasets NAME`` prints.
+An option is defined once, as a field of its data set's `Config`, with default, bounds and meaning:
+the class and its reader take it, and ``match-graph datasets NAME`` prints it.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ UNDATED = "undated_documents_in_train"
 
 
 def tokenizer_field(default: Tokenizer) -> Any:
-    """Field of the option ``tokenizer``, whose default follows from the texts."""
+    """Field of the option ``tokenizer``, whose default depends on the data set."""
     return Field(
         default,
         description="how texts become words: regex, of ASCII letters and digits in lower case; "
@@ -50,7 +50,7 @@ class HierarchyConfig(TextConfig):
     )
 
     def list_hierarchy_files(self, path: str | Path | None) -> list[Path]:
-        """File of the hierarchy, if there is one and it is to be read."""
+        """The file of the hierarchy in a list, which is empty if it is not to be read."""
         return [Path(path)] if path is not None and self.hierarchy == "use" else []
 
 
@@ -62,20 +62,20 @@ def _read_date(value: Any) -> Any:
     return value
 
 
-#: As YAML gives it: 2015 is a number, 2015-06 a string, 2015-06-30 a date.
+#: A date as YAML parses it: 2015 is a number, 2015-06 a string, 2015-06-30 a date.
 DateOption = Annotated[str | None, BeforeValidator(_read_date)]
 
 
 class SplitConfig(StrictModel):
-    """Options of data sets whose files do not give splits: each document's follows from it alone.
+    """Options of data sets without splits of their own: each document is assigned independently.
 
-    Without ``train_until`` the SHA-256 of the seed and the text decides, 8 : 1 : 1 as in the paper
-    (https://arxiv.org/abs/2102.07349): equal texts fall into one split. Those that differ in
-    blanks, case or a full stop may not: how many documents have the words of a training document is
-    counted and said (twins). Documents without text are told apart by their ids.
+    Without ``train_until`` the split is a hash, the SHA-256 of the seed and the text, 8 : 1 : 1 as
+    in the paper (https://arxiv.org/abs/2102.07349): equal texts are in one split. Near-duplicates
+    that differ in blanks, case or a full stop may not be: their number is reported (twins).
+    Documents without text are hashed by their ids.
 
-    With ``train_until`` the date decides: train up to it, valid up to ``valid_until``, then test;
-    each date counts as a whole, "2015" until its last day, that of a document too. Without
+    With ``train_until`` the split is by date: train up to it, valid up to ``valid_until``, then
+    test. Dates are inclusive, "2015" until its last day, also that of a document. Without
     ``valid_until`` the hash moves a tenth of the training documents to valid. Documents without a
     date are in train, and counted.
     """
@@ -107,31 +107,31 @@ class SplitConfig(StrictModel):
         Args:
             document: Id of the document.
             text: Text of the document, may be empty.
-            day: Date of the document, an ISO date, month or year; None without one, as which
-                other strings count.
-            notes: Takes the number of documents that are in train because they have no date.
+            day: Date of the document, an ISO date, month or year; None, or any other string, if
+                unknown.
+            notes: Counter to which documents are added that are in train for lack of a date.
         """
         if self.train_until is None:
-            return self._draw(document, text)
+            return self._hash_split(document, text)
         last = _find_day(day, is_last=True)
         if notes is not None:
             notes[UNDATED] += last is None
         if last is None or last <= _last_day(self.train_until):
             may_move = last is not None and self.valid_until is None
-            return "valid" if may_move and self._draw(document, text) == "valid" else "train"
+            return "valid" if may_move and self._hash_split(document, text) == "valid" else "train"
         is_valid = self.valid_until is not None and last <= _last_day(self.valid_until)
         return "valid" if is_valid else "test"
 
     def hold_out(
         self, splits: Iterable[str], documents: Iterable[str], texts: Iterable[str]
     ) -> list[str]:
-        """The splits with a tenth of the training documents in valid, chosen by text or id."""
+        """Moves a tenth of the training documents to valid, chosen by a hash of text or id."""
         return [
-            "valid" if split == "train" and self._draw(document, text) == "valid" else split
+            "valid" if split == "train" and self._hash_split(document, text) == "valid" else split
             for split, document, text in zip(splits, documents, texts, strict=True)
         ]
 
-    def _draw(self, document: str, text: str) -> Split:
+    def _hash_split(self, document: str, text: str) -> Split:
         return split_by_text(
             f"{self.seed} text {text}" if text.strip() else f"{self.seed} id {document}"
         )
@@ -144,17 +144,17 @@ def split_by_text(text: str) -> Split:
 
 
 def count_days(day: str | None) -> int | None:
-    """Days from 1970-01-01 to a date, to the first one of a year or month; None without a date.
+    """Days from 1970-01-01 to a date, or to the first day of a year or month; None without a date.
 
-    A time of day may follow. A document known by its year alone is of the first of January to
-    ``data.temporal``, so that a seed of that year may reach it although it came later.
+    A time of day may follow. ``data.temporal`` thus dates a document with a year alone to the first
+    of January, so that a seed document of that year may reach it although it appeared later.
     """
     first = _find_day(day, is_last=False)
     return None if first is None else (first - date(1970, 1, 1)).days
 
 
 def _find_day(day: str | None, is_last: bool) -> date | None:
-    """A date, or the first or last day of a year or month; None without a date."""
+    """Parses a date, or the first or last day of a year or month; None if it is none."""
     day = (day or "").strip()
     found = re.match(r"(\d{4})(?:-(\d{2})(?:-(\d{2}))?)?(?=$|[T ]\d)", day, re.ASCII)
     if found is None:

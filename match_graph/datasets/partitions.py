@@ -1,4 +1,4 @@
-"""Readers of raw files in partitions, each of which is read alone, here or in another process."""
+"""Base of readers, which read raw files in independent partitions, possibly in parallel."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,10 +11,9 @@ from match_graph.typing import Tokenizer
 
 
 class PartitionReader:
-    """Base of readers of raw files; it goes to other processes before anything is read.
+    """Base of readers of raw files; pickled to workers before anything is read.
 
-    What a partition says of its documents, it says alone. What only all of them know together is
-    checked in `finish`.
+    Partitions are read independently; checks over all of them belong into `finish`.
 
     Args:
         name: Name of the corpus.
@@ -22,7 +21,7 @@ class PartitionReader:
         summary: Requirement on the files, for the message that lists the faults.
         faults: Policy for faulty documents, as for `CorpusDataset`.
         tokenizer: Text tokenization.
-        paths: Paths of all files to read; missing ones count nothing.
+        paths: Paths of all files to read, for progress; missing ones are ignored.
     """
 
     def __init__(
@@ -48,19 +47,19 @@ class PartitionReader:
         """Partitions in reading order.
 
         Args:
-            block: Bytes of a block of lines; None keeps files whole.
+            block: Bytes of a block of lines; None makes one partition of each file.
         """
         raise NotImplementedError
 
     def prepare(self, builder: CorpusBuilder, sources: Sources) -> None:
-        """Reads what every partition needs; its faults are noted."""
+        """Reads files that every partition needs; notes their faults."""
 
     def read(self, partition: Partition, builder: CorpusBuilder, sources: Sources) -> None:
         """Adds the documents of a partition, or names, to a builder."""
         raise NotImplementedError
 
     def finish(self, builder: CorpusBuilder, sources: Sources) -> None:
-        """Reads what comes last, and checks what all partitions noted in a builder's ``seen``."""
+        """Reads the hierarchy and other last files; checks what partitions noted in ``seen``."""
 
     def read_corpus(self, track: Track | None = None) -> Corpus:
         """Reads all partitions into memory.
