@@ -44,7 +44,7 @@ FIELDS: tuple[BioToolsField, ...] = ("venue", "author", "reference")
 
 _UNLABELLED, _OUTSIDE = "documents_without_labels_dropped", "terms_outside_edam"
 _UNKNOWN = "labels_not_in_edam"
-_UNKNOWN_SHARE = 0.05  # of the labels, which is no sign of a wrong ontology
+_UNKNOWN_SHARE = 0.05  # of the labels, above which the ontology is probably the wrong one
 
 
 class BioTools(CorpusDataset):
@@ -92,7 +92,7 @@ class BioTools(CorpusDataset):
 
     @property
     def ontology(self) -> Path | None:
-        """File of the ontology, where it is or where it belongs; None if it is not read."""
+        """File of the ontology, present or to be fetched; None if it is not read."""
         if self.config.hierarchy == "ignore":
             return None
         if self.config.ontology is not None:
@@ -121,7 +121,7 @@ class BioTools(CorpusDataset):
 
     @cached_property
     def source(self) -> dict[str, Any]:
-        """As of every data set; the records' checksums count as one."""
+        """As for every data set, with one checksum for all records."""
         source = super().source
         records = {name: key for name, key in source["files"].items() if SUFFIX in name}
         lines = "".join(f"{key}  {name}\n" for name, key in sorted(records.items()))
@@ -130,7 +130,7 @@ class BioTools(CorpusDataset):
         return {**source, "files": {f"{len(records)} x *{SUFFIX}": digest, **others}}
 
     def download(self) -> None:
-        """Fetches what is missing; an archive of the repository that is there is unpacked."""
+        """Fetches missing files; unpacks an archive of the repository that lies there."""
         folder = Path(self.raw_dir)
         with FileLock(f"{folder}.lock"):
             if not find_records(folder):
@@ -143,7 +143,7 @@ class BioTools(CorpusDataset):
                 fetch_file(EDAM, self.ontology, self.name, self.track, checksum)
 
     def _unpack(self, archive: Path, folder: Path) -> None:
-        """Unpacks the records of an archive, all of them or nothing."""
+        """Unpacks all records of an archive, or none."""
         with beside(folder) as place:
             found = len(unpack_archive(archive, place, _place_member))
             if found != self.num_records:
@@ -174,13 +174,13 @@ def find_records(folder: Path) -> list[Path]:
 
 
 def find_ontology(folder: Path) -> Path:
-    """Last file of EDAM in a folder by its version; where it belongs if there is none."""
+    """File of EDAM in a folder with the highest version; the default path if there is none."""
     found = [*folder.glob("EDAM*.owl"), *folder.glob("EDAM*.owl.gz")]
     return max(found, key=_find_version) if found else folder / ONTOLOGY
 
 
 def _find_version(path: Path) -> tuple[list[int], str]:
-    """Numbers of a version, 1.9 before 1.25, and the name."""
+    """Sort key of a version: its numbers, so that 1.9 is before 1.25, and the name."""
     return [int(number) for number in re.findall(r"[0-9]+", path.name)], path.name
 
 
@@ -208,7 +208,7 @@ class BioToolsReader(PartitionReader):
         super().__init__("biotools", self.config.fields, summary, faults, tokenizer, paths)
 
     def list_partitions(self, block: int | None = None) -> list[Partition]:
-        """Partitions whose kind is the range of their files."""
+        """Partitions of several files, whose kind is the range of their indices."""
         parts, start, size = [], 0, 0
         for stop, path in enumerate(self.records, start=1):
             size += path.stat().st_size if path.is_file() else 0
@@ -258,7 +258,7 @@ class BioToolsReader(PartitionReader):
 
 
 def _add_edges(builder: CorpusBuilder, classes: dict[str, EdamClass], name: str) -> None:
-    """Adds the part of EDAM above the labels of documents, with names."""
+    """Adds the ancestors of documents' labels in EDAM, with edges and names."""
     waiting = list(builder.seen.get(LABEL, ()))
     above = dict.fromkeys(waiting)
     for label in waiting:

@@ -1,4 +1,4 @@
-"""Records of bio.tools as JSON objects, and their parts: text, publications, people, labels.
+"""Records of bio.tools: text, publications, people and labels of a JSON object.
 
 Source: https://biotools-schema.readthedocs.io.
 """
@@ -16,7 +16,7 @@ _find_label = re.compile(r"https?://edamontology\.org/((?:topic|operation)_\d+)"
 
 
 class BioToolsRecord:
-    """Parts of a record; what has another type than the schema says is a fault.
+    """Fields of a record; a value of another type than the schema's is a fault.
 
     Args:
         record: JSON object.
@@ -39,7 +39,7 @@ class BioToolsRecord:
         return " ".join(part for part in (self._string(*one) for one in given) if part)
 
     def read_labels(self) -> tuple[list[str], int]:
-        """Ids of topics and operations, sorted, and the number of those that EDAM has not."""
+        """Ids of topics and operations, sorted, and the number of terms that are not EDAM's."""
         terms = self._objects(self.record, "topic")
         for function in self._objects(self.record, "function"):
             terms += self._objects(function, "operation", "function[].")
@@ -48,7 +48,7 @@ class BioToolsRecord:
         return sorted(set(found)), len(terms) - len(found)
 
     def read_values(self, field: str) -> list[str]:
-        """Instances of one of `FIELDS`; blanks become ``_``; sorted, where order says nothing."""
+        """Instances of one of `FIELDS`, with ``_`` for blanks; sorted if unordered."""
         if field == "venue":
             journals = [self._string(work, "journal", "metadata.") for work in self.works[:1]]
             return _join_blanks(journals)
@@ -119,5 +119,5 @@ class BioToolsRecord:
 
 
 def _join_blanks(names: Iterable[str]) -> list[str]:
-    """Names that are not empty, each once, with ``_`` for blanks."""
+    """Distinct names without empty ones, blanks replaced by ``_``."""
     return list(dict.fromkeys("_".join(name.split()) for name in names if name.strip()))

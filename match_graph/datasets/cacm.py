@@ -37,7 +37,7 @@ FIELDS: tuple[CacmField, ...] = ("venue", "author", "reference")
 _UNLABELLED = "documents_without_labels_dropped"
 _CITES = "5"  # type of the lines of .X that are citations; 4 and 6 are coupling and co-citation
 
-_IGNORED = "?"  # field of the lines behind one that stands in none
+_IGNORED = "?"  # field of lines after one outside of any field
 
 _is_start = re.compile(r"\.I\s+(\S+)\s*").fullmatch
 _is_field = re.compile(r"\.([TWBAKCNX])\s*").fullmatch
@@ -196,7 +196,7 @@ def read_records(lines: Iterable[bytes], name: str, fail: Fail) -> Iterator[Smar
         lines: Lines of the file.
         name: Name of the file, for places.
         fail: Callback that takes the faults: a line before the first record or before its first
-            field, a citation that is not three numbers. That of a record is noted before it comes.
+            field, a citation that is not three numbers. It is called before the record is yielded.
 
     Raises:
         CorpusError: A record is larger than `max_record_bytes`.
@@ -227,7 +227,7 @@ def read_records(lines: Iterable[bytes], name: str, fail: Fail) -> Iterator[Smar
 
 
 def _find_fault(text: str, field: str) -> str:
-    """What is wrong with a line of a field; empty if nothing is."""
+    """Fault of a line of a field as a clause; empty if there is none."""
     if not field and text.strip():
         return (
             f"a line must stand in a field of a record, which begins with '.I' and its number, "

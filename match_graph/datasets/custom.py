@@ -1,4 +1,4 @@
-"""A user's own files: JSON lines or CSV of any layout, of which options name the columns."""
+"""A user's own files: JSON lines or CSV of any layout, whose columns are named by options."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -22,9 +22,9 @@ from match_graph.io.source import Sources, find_files, is_there, open_regular, r
 
 
 class UserFiles(CorpusDataset):
-    """Base of data sets from a user's files; nothing is written beside these.
+    """Base of data sets from a user's files, beside which nothing is written.
 
-    A subclass names its `suffixes`, and further files in `path_options`, behind the first.
+    A subclass lists its `suffixes`, and options of further files in `path_options` after ``path``.
     """
 
     class Config(HierarchyConfig, SplitConfig):
@@ -40,21 +40,21 @@ class UserFiles(CorpusDataset):
 
     @cached_property
     def path(self) -> Path:
-        """File, or folder of which the files with one of the suffixes count."""
+        """File, or folder whose files with one of the suffixes are read."""
         path = self.config.path
         return Path(self.root, "raw", self.name) if path is None else Path(path)
 
     def find_extra(self) -> dict[str, str | None]:
-        """Further files by option, which are read but not as documents."""
+        """Further files by option, such as the hierarchy, which hold no documents."""
         is_used = self.config.hierarchy == "use"
         return {name: getattr(self.config, name) for name in self.path_options[1:] if is_used}
 
     @cached_property
     def extra(self) -> dict[str, Path]:
-        """Further files that are given, each there.
+        """Further files that are given, after a check that each exists.
 
         Raises:
-            CorpusError: One is not.
+            CorpusError: One is missing.
         """
         extra = {name: Path(file) for name, file in self.find_extra().items() if file is not None}
         for name, file in extra.items():
@@ -69,7 +69,7 @@ class UserFiles(CorpusDataset):
 
     @cached_property
     def files(self) -> list[Path]:
-        """Files of documents.
+        """Files of documents, without the further files.
 
         Raises:
             CorpusError: There is none.

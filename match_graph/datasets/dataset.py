@@ -1,4 +1,4 @@
-"""`Corpus` -> PyG `InMemoryDataset`: what every data set class shares."""
+"""`Corpus` -> PyG `InMemoryDataset`: base of every data set class."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -49,10 +49,10 @@ FORMAT_VERSION = 4
 class CorpusDataset(InMemoryDataset):
     """A corpus as one `HeteroData`, built once per content and options, with targets and names.
 
-    A subclass gives `read`, and a `Config` of its options if it has any. Options that are paths of
-    files it names in `path_options`, so that a build depends on the files' content; one that reads
-    other files gives PyG's ``raw_file_names`` (relative to ``raw_dir``) and perhaps ``download``.
-    This one is complete; it is named by ``file.py:Papers`` or ``module:Papers``, as an encoder is::
+    A subclass defines `read`, and a `Config` if it has options. Options that are paths of files are
+    listed in `path_options`, so that a build depends on the files' content; a subclass that reads
+    other files defines PyG's ``raw_file_names`` (relative to ``raw_dir``) and perhaps ``download``.
+    A complete one, which is opened by ``file.py:Papers`` or ``module:Papers``, as an encoder is::
 
         class Papers(CorpusDataset):
             class Config(StrictModel):
@@ -69,11 +69,11 @@ class CorpusDataset(InMemoryDataset):
                     builder.add(str(row.id), row.split, row.title, authors, labels, place)
                 return builder.build(hierarchy=[("graphs", "mathematics", "by hand")])
 
-    The built files lie in a folder named by the SHA-256 of inputs and options, and of the files
-    that define a class of a user's own and its bases (a notebook has none): changed inputs build
-    anew. They are built beside and renamed, under a lock, so that two processes can build at once;
-    what is built is opened without a lock and without writing anything. Inputs that change between
-    hashing and the end of reading are refused, so that no build has another's key.
+    The folder of a build is named by the SHA-256 of inputs and options, and of the source files of
+    a user's own class and its bases (a notebook has none), so that changed inputs are built anew. A
+    build is written atomically under a lock, so that two processes may build at once, and opened
+    without a lock or any write. Inputs that change between hashing and the end of reading are
+    refused, so that the key of a build is that of its inputs.
 
     Differs from PyG: `_process` and `load` are overridden, because both unpickle.
 
@@ -84,9 +84,9 @@ class CorpusDataset(InMemoryDataset):
         force_reload: Whether to build again where built files exist.
         track: Progress tracker of reading, such as ``Reporter().track``; None shows none.
         faults: Policy for faulty documents: "refuse" lists all faults and builds nothing; "skip"
-            leaves them out, says so in `warnings` and lists them in `faults`. Files that cannot be
+            leaves them out, warns in `warnings` and lists them in `faults`. Files that cannot be
             read to their end and faults of the hierarchy are refused in any case.
-        cluster: Dask cluster that builds; None builds in this process, the same bytes.
+        cluster: Dask cluster that builds; None builds the same bytes in this process.
 
     Raises:
         CorpusError: The inputs break their format, or the built files cannot be read.
@@ -97,11 +97,11 @@ class CorpusDataset(InMemoryDataset):
 
     config: StrictModel
     card: ClassVar[Card | None] = None
-    #: Glob of raw files in their own folder below the root, by which `has_raw` sees them.
+    #: Glob of the raw files in their default folder, for `has_raw`.
     raw_pattern: ClassVar[str] = ""
-    #: Published counts by the row of `describe_graph`, for a comparison.
+    #: Published counts by the row of `describe_graph`, for comparison.
     published: ClassVar[Mapping[str, float]] = {}
-    #: Options that are paths of files to read; a run keeps them as absolute ones.
+    #: Options that are paths of files to read; a run stores them as absolute paths.
     path_options: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
@@ -119,17 +119,17 @@ class CorpusDataset(InMemoryDataset):
         self.config = parse_settings(self.Config, options, what)
         self.track, self.faults_mode, self.cluster = track, faults, cluster
         self._expanded: HeteroData | None = None
-        #: Of features from outside the build, by node type.
+        #: SHA-256 and files of features from outside the build, by node type.
         self.feature_digests: dict[str, str] = {}
         self.feature_files: dict[str, Path] = {}
         path = str(default_root() if root is None else root)
         super().__init__(path, transform, pre_transform, force_reload=force_reload, log=False)
-        self.track = self.cluster = None  # so that a data set can go to other processes
+        self.track = self.cluster = None  # so that a data set can be pickled
         self._store = MappedGraph(self.built)
 
     @property
     def _data(self) -> HeteroData:
-        """The graph in memory, for PyG: expanded where it is first asked for, and kept."""
+        """The graph in memory, for PyG: expanded at the first access, and cached."""
         if self._expanded is None:
             self._expanded = self._store.to_hetero()
         return self._expanded
@@ -140,9 +140,9 @@ class CorpusDataset(InMemoryDataset):
 
     @property
     def graph(self) -> GraphView:
-        """The graph as our stages read it: in place, less what the ``transform`` hides.
+        """Memory-mapped view of the graph, without the types that the ``transform`` hides.
 
-        Of a transform that can only change a `HeteroData` it is a view of ``self[0]``.
+        With any other transform it is a view of ``self[0]``, in memory.
         """
         hide = getattr(self.transform, "hide", None)
         if self.transform is None or hide is not None:
@@ -156,17 +156,17 @@ class CorpusDataset(InMemoryDataset):
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """How a text becomes words; a run keeps it, to read new documents in the same way."""
+        """Tokenization; a run stores it, to tokenize new documents alike."""
         return getattr(self.config, "tokenizer", "regex")
 
     @property
     def layout(self) -> TableLayout | None:
-        """Columns of a user's own table, which a run keeps likewise; None without."""
+        """Columns of a user's own table, which a run stores likewise; None for other data."""
         return None
 
     @classmethod
     def has_raw(cls, root: Path) -> bool:
-        """Whether raw files lie where the data set looks for them without options."""
+        """Whether raw files lie in the default folder of the data set."""
         if cls.card is None or not cls.raw_pattern:
             return False
         return any((root / "raw" / cls.card.name).glob(cls.raw_pattern))
@@ -176,12 +176,12 @@ class CorpusDataset(InMemoryDataset):
         raise NotImplementedError
 
     def read(self) -> Corpus:
-        """Reads the raw files into memory; one that does so in its own way needs no `reader`."""
+        """Reads the raw files into memory; a subclass overrides this or `reader`."""
         return self.reader().read_corpus(self.track)
 
     @property
     def options(self) -> dict[str, Any]:
-        """Options that the corpus depends on besides the raw files; JSON values."""
+        """Options on which the corpus depends besides the raw files; JSON values."""
         options = self.config.model_dump(mode="json", exclude=set(self.path_options))
         pattern = {"word_pattern": word_pattern(self.tokenizer)}
         return options | (pattern if "tokenizer" in options else {})
@@ -223,7 +223,7 @@ class CorpusDataset(InMemoryDataset):
 
     @cached_property
     def _snapshot(self) -> Snapshot:
-        """Raw files as they were when the build was named by them."""
+        """State of the raw files by which the build is named."""
         return Snapshot(self.raw_paths)
 
     @cached_property
@@ -259,7 +259,7 @@ class CorpusDataset(InMemoryDataset):
 
         if type(self).read is CorpusDataset.read and self.pre_transform is None:
             reader = self.reader()
-            if not check_field_names(reader.fields):  # else `read` lists them with other faults
+            if not check_field_names(reader.fields):  # else `read` lists all faults together
                 assemble(self.built, reader, about, check, self.track, self.cluster)
                 return
         corpus = self.read()
@@ -271,12 +271,12 @@ class CorpusDataset(InMemoryDataset):
         write_build(self.built, graph, corpus.skipped, about)
 
     def join_features(self, node_type: str, x: Tensor, digest: str, path: Path) -> None:
-        """Gives the nodes of a type features from outside the build, in the place of its own.
+        """Sets features from outside the build for the nodes of a type, instead of its own.
 
         Args:
             node_type: Node type.
             x: Features in the order of the nodes, [num_nodes, F].
-            digest: SHA-256 of what they were made from.
+            digest: SHA-256 of their source.
             path: The ``.npy`` file of ``x``.
         """
         self._store.put_tensor(x, group_name=node_type, attr_name="x", index=None)
@@ -285,7 +285,7 @@ class CorpusDataset(InMemoryDataset):
         self.feature_digests[node_type], self.feature_files[node_type] = digest, path
 
     def verify(self) -> int:
-        """Compares every built file with its checksum, large ones too; returns their number.
+        """Verifies the checksum of every built file, also of large ones; returns their number.
 
         Raises:
             CorpusError: One is damaged.
@@ -298,7 +298,7 @@ class CorpusDataset(InMemoryDataset):
 
     @property
     def notes(self) -> dict[str, Any]:
-        """Counts of what reading and building dropped or contracted."""
+        """Counts of items that reading and building dropped or contracted."""
         return dict(self._about["notes"])
 
     @property
@@ -345,7 +345,7 @@ class CorpusDataset(InMemoryDataset):
     def iter_table(
         self, node_type: str, batch_size: int, with_text: bool = True
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of `table` in batches, at least one, for tables larger than memory."""
+        """Yields `table` in batches, at least one, for tables larger than memory."""
         name = self._table_name(node_type)
         with check_file(self.built, name) as path, pq.ParquetFile(path) as file:
             columns = [name for name in file.schema_arrow.names if with_text or name != "text"]

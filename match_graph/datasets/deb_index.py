@@ -1,9 +1,9 @@
-"""The package index of a Debian machine: fetched by its own apt, read stanza by stanza.
+"""The package index of a Debian machine: fetched by its own apt, parsed stanza by stanza.
 
 Source of the format: deb822(5) and https://wiki.debian.org/DebianRepository/Format.
 
-The stanzas are read by a few lines of our own: python-debian was seen to read the same in 4 s, but
-is under the GPL, gives no line numbers, and skips lines that it cannot read.
+python-debian, which parses the same in 4 s, is no dependency: it is under the GPL, gives no line
+numbers, and skips malformed lines.
 """
 
 import os
@@ -22,15 +22,15 @@ PACKAGES, DESCRIPTIONS = "Packages", "Translation-en"
 
 _ALTERNATIVE = "mend that, or take the data set 'synthetic' or a folder in the MATCH format"
 _COMMANDS = ("apt-get", "apt-config")
-#: In the path, suite or code name of a release: bookworm-security, buster/updates.
+#: Matches suites and code names of updates, such as bookworm-security and buster/updates.
 _is_update = re.compile(
     r"\S(-(security|updates|proposed|proposed-updates|backports|backports-sloppy)|/updates)(\s|$)"
 ).search
 _TIMEOUT = 600  # seconds for one command; a stalled connection is given up after 30
 
-# Read after the machine's own configuration, of which sources, keys and proxies stay in force.
-# Only packages and descriptions are fetched; no hook runs; a source that fails is an error.
-# The methods run as the caller, since apt's own user may not reach the folder.
+# Read after the machine's own configuration, whose sources, keys and proxies stay in force. Only
+# packages and descriptions are fetched; no hook runs; a source that fails is an error. Downloads
+# run as the caller, since apt's own user may have no access to the folder.
 _CONFIGURATION = """
 #clear Acquire::IndexTargets;
 #clear Acquire::Languages;
@@ -70,15 +70,15 @@ Dir::State::lists "lists/";
 def fetch_index(folder: Path) -> None:
     """Writes the stanzas and the English descriptions of releases into a folder.
 
-    A release changes with its point releases alone. Its updates, security updates and backports
-    move from day to day and are left out.
+    A release changes at point releases only. Updates, security updates and backports, which change
+    from day to day, are left out.
 
-    Nothing outside the folder changes and no privilege is needed: apt's state lies below it and
-    is removed at the end, that of a killed process by the next one. Both files are written beside
-    and renamed.
+    Needs no privileges and changes nothing outside the folder: apt's state lies below it and is
+    removed at the end, or by the next call if the process is killed. Both files are written
+    atomically.
 
     Raises:
-        CorpusError: There is no apt, it fails, or no package of its sources has a tag.
+        CorpusError: apt is missing or fails, or no package of its sources has a tag.
     """
     missing = [name for name in _COMMANDS if shutil.which(name) is None]
     if missing:
@@ -99,7 +99,7 @@ def fetch_index(folder: Path) -> None:
 
 
 def _write_index(folder: Path) -> None:
-    """Runs apt on a private state and gathers both index files there."""
+    """Runs apt with a private state, and concatenates its indices into two files there."""
     native = _run(["apt-config", "dump", "--format", "%v%n", "APT::Architecture"]).strip()
     options = [f"--config-file={folder / 'apt.conf'}"]
     for key, value in (
@@ -123,7 +123,7 @@ def _write_index(folder: Path) -> None:
 
 
 def _run(command: list[str]) -> str:
-    """Standard output of an apt command; a failure is one sentence in apt's own words."""
+    """Standard output of an apt command; an error has apt's own message."""
     name = command[0]
     try:
         done = subprocess.run(  # noqa: S603 - fixed commands of apt, no shell
@@ -169,10 +169,9 @@ def _has_tags(path: Path) -> bool:
 def read_stanzas(
     lines: Iterable[bytes], name: str, fail: Fail
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    """(file:line of its first line, fields) per stanza without a fault; names in lower case.
+    """(file:line of its first line, fields) per stanza without a fault; field names in lower case.
 
-    The lines of a folded field are joined by line breaks, each without the one space or tab that
-    marks it as a continuation.
+    Continuation lines are joined by line breaks, without their leading space or tab.
 
     Args:
         lines: Lines of the index: stanzas of ``Name: value`` lines between blank lines.

@@ -31,13 +31,13 @@ from match_graph.typing import LABEL, SPLITS, Split
 _FIELDS = ("venue", "author", "reference")
 _RELATIONS = ("depends", "recommends", "suggests")
 
-#: Of a package, far above what any has; a tag of braces within braces could stand for millions.
+#: Limits for a package, far above what any has: nested braces could expand to millions of tags.
 MAX_TAGS, MAX_LEVELS = 1000, 100
 _MAX_TAG_FIELD, _MAX_BRACED = 1 << 20, 2000  # characters
 
 _find_tags = re.compile(r"(?:\{[^{}]*\}|[^\s,])+").findall
 _find_braces = re.compile(r"\{([^{}]*)\}").search
-#: The name at the start of a relation: before a version, an architecture, a qualifier, a profile.
+#: Name of a relation, which ends at a version, architecture, qualifier or profile.
 _find_name = re.compile(r"\s*([^\s(\[<:|]+)").match
 
 
@@ -50,16 +50,16 @@ class DebTags(CorpusDataset):
     prefers. Labels are the tags closed upwards: ``facet::tag:sub``, ``facet::tag``, ``facet``.
 
     Packages of one source share a split, drawn by the SHA-256 of the source's name: they share
-    texts and tags, and a random split would give training a sibling of most test packages. Twins,
-    which have the words of a package of another source, are left out of valid and test; see
-    `find_twins`.
+    texts and tags, and with a random split most test packages would have a sibling in training.
+    Twins, which have the same words as a package of another source, are left out of valid and test;
+    see `find_twins`.
 
     The index is fetched once, by apt, and kept below the root; the machine's own state is neither
     read nor changed. Updates are left out, so that two machines of one point release have the same
-    corpus; another release's is another one, and its checksum says so.
+    corpus; that of another release differs, as its checksum shows.
 
     Raises:
-        CorpusError: There is no apt, it fails, no package has a tag, or the index is malformed.
+        CorpusError: apt is missing or fails, no package has a tag, or the index is malformed.
     """
 
     class Config(TextConfig):
@@ -92,7 +92,7 @@ class DebTags(CorpusDataset):
 
 
 class DebTagsReader(PartitionReader):
-    """Reader of a package index as a whole: of a repeated package the first with tags counts.
+    """Reader of a package index as a whole; of a repeated package the first with tags is kept.
 
     Args:
         folder: Folder with the files of `fetch_index`, ``Packages`` and ``Translation-en``.
@@ -147,7 +147,7 @@ class _Package(NamedTuple):
     place: str
 
     def add(self, builder: CorpusBuilder) -> None:
-        """Adds it with the hierarchy's edges above its labels."""
+        """Adds the package as a document, and the hierarchy's edges above its labels."""
         for label in self.labels:
             parent = parent_tag(label)
             if parent is not None:
@@ -157,12 +157,12 @@ class _Package(NamedTuple):
 
 
 def find_twins(packages: Collection[_Package]) -> set[str]:
-    """Names of the packages whose words one of an earlier split has: train, then valid, then test.
+    """Packages with the same words as one of an earlier split, in the order train, valid, test.
 
-    Compared are words as the tokenizer "regex" finds them, whatever the corpus has: equal texts,
-    and those that differ in case, punctuation or white space alone. Texts without words are no
-    twins. What is chosen on valid has seen valid's texts; so of twins in valid and test the one in
-    valid stays, and none in test was seen before.
+    Words are those of the tokenizer "regex", whichever the corpus has: twins are equal texts and
+    those that differ in case, punctuation or white space alone. Texts without words are no twins.
+    Models are selected on valid, so that test must not repeat its texts either: of twins in valid
+    and test, the one in valid is kept.
     """
     twins: set[str] = set()
     known: set[bytes] = set()
@@ -184,7 +184,7 @@ def _read_package(
     packages: dict[str, _Package],
     place: str,
 ) -> None:
-    """Keeps a package that has tags and was not there before, or notes its faults."""
+    """Adds a package that has tags and is not repeated to ``packages``, or notes its faults."""
     package, tags = stanza.get("package", ""), split_tags(stanza.get("tag", ""))
     if not package:
         builder.fail(f"{place}: a stanza must have the field 'Package'; fetch the file again.")
@@ -219,7 +219,7 @@ def _read_package(
 def _read_descriptions(
     lines: Iterable[bytes], builder: CorpusBuilder
 ) -> dict[tuple[str, str], str]:
-    """Descriptions by package and checksum; every version of a package has its own checksum."""
+    """Descriptions by package and checksum, which differs between versions of a package."""
     texts = {}
     for _, stanza in read_stanzas(lines, DESCRIPTIONS, builder.fail):
         key = (stanza.get("package", ""), stanza.get("description-md5", ""))
@@ -233,12 +233,12 @@ def read_text(description: str) -> str:
 
 
 def split_tags(value: str) -> list[str] | None:
-    """Splits the tags of a field; ``role::{a,b}`` is ``role::a`` and ``role::b``.
+    """Splits the tags of a field; ``role::{a,b}`` is expanded to ``role::a`` and ``role::b``.
 
-    Tags without a facet, or of a facet without more (``::a``, ``role::``), are left out.
+    Tags without a facet or without a name (``::a``, ``role::``) are left out.
 
     Returns:
-        None where there are more than `MAX_TAGS`, or one has more than `MAX_LEVELS`.
+        The tags; None if there are more than `MAX_TAGS`, or one has more than `MAX_LEVELS`.
     """
     waiting = _find_tags(value)[::-1] if len(value) <= _MAX_TAG_FIELD else []
     is_long = any(len(tag) > _MAX_BRACED and "{" in tag for tag in waiting)

@@ -1,4 +1,4 @@
-"""Whether a label hierarchy is closed or reversed, as gold labels of training documents show it."""
+"""Checks of a label hierarchy against gold labels of training documents: closure and direction."""
 
 from collections.abc import Callable
 
@@ -8,9 +8,9 @@ from torch import Tensor
 from match_graph.graph import Hierarchy
 from match_graph.typing import LABEL
 
-#: Mean P(child | parent) from which a hierarchy looks reversed: documents have paths of labels.
+#: Least mean P(child | parent) of a hierarchy that looks reversed, if documents have closed labels.
 _LIKELY = 0.5
-#: How many times the mean P(parent | child) it is at least.
+#: Least ratio of it to the mean P(parent | child).
 _TIMES = 2.0
 
 
@@ -32,10 +32,10 @@ def describe_reversal(
     train_count: Tensor | None,
     names: Callable[[str], pd.Series],
 ) -> list[str]:
-    """Says where the parents of a hierarchy look like children; empty where they do not.
+    """Warning of a hierarchy whose edges look reversed; empty otherwise.
 
-    Where documents carry the ancestors of their labels, a parent is on every document of its child
-    and a child on few of its parent. Edges of which no training document has an end do not count.
+    If labels are closed upwards, a parent is on every document of its child, and a child on few
+    documents of its parent. Edges with an end on no training document do not count.
 
     Args:
         hierarchy: Label hierarchy of L labels and E edges.

@@ -27,7 +27,7 @@ class EdamClass(NamedTuple):
 
     Args:
         name: Label; empty without one.
-        parents: Ids of the classes right above it.
+        parents: Ids of its direct superclasses.
     """
 
     name: str
@@ -43,7 +43,7 @@ def read_edam(path: Path, sources: Sources) -> dict[str, EdamClass]:
 
     Raises:
         CorpusError: It cannot be read or unpacked, is larger than `max_record_bytes`, is no XML,
-            declares entities, holds no class of EDAM, or a class below one that is not there.
+            declares entities, holds no class of EDAM, or a class has an undefined superclass.
     """
     name, content = path.name, sources.read_whole(path, "an ontology")
     with reading_xml(name):
@@ -69,7 +69,7 @@ def read_edam(path: Path, sources: Sources) -> dict[str, EdamClass]:
 
 
 def _read_class(element: Element, base: str) -> EdamClass:
-    """Name and parents; restrictions, which have no id, and obsolescence are no parents."""
+    """Name and parents, without those that are no class of EDAM, such as restrictions."""
     above = []
     for parent in element.iterfind(f"{_RDFS}subClassOf"):
         own = _find_base(parent, base)
@@ -92,19 +92,19 @@ def _is_foreign(label: Element) -> bool:
 
 
 def _find_base(element: Element, above: str) -> str:
-    """Base of the identifiers of an element: its ``xml:base``, relative to the one above it."""
+    """Base URI of an element: its ``xml:base``, resolved against that of its parent."""
     return _join(above, element.get(f"{_XML}base", ""))
 
 
 def _read_id(element: Element, base: str) -> str:
-    """Id of the class of EDAM that an element is; empty for any other."""
+    """EDAM id of the class that an element defines; empty if it is not of EDAM."""
     uri, fragment = element.get(f"{_RDF}about"), element.get(f"{_RDF}ID")
     uri = f"#{fragment}" if uri is None and fragment is not None else uri
     return _resolve(uri, _find_base(element, base))
 
 
 def _resolve(uri: str | None, base: str) -> str:
-    """Id of the class of EDAM that a reference names; empty for any other."""
+    """EDAM id that a URI reference resolves to; empty if it is not of EDAM."""
     full = "" if uri is None else _join(base, uri)
     return full.removeprefix(PREFIX) if full.startswith(PREFIX) else ""
 

@@ -98,10 +98,10 @@ def _build(
 
 
 def _check_frame(key: str, frame: Any) -> pd.DataFrame:
-    """The frame with strings as names of its columns.
+    """Validates a frame; gives it with strings as names of its columns.
 
     Raises:
-        CorpusError: It is none, or cannot be read.
+        CorpusError: It is no frame, or malformed.
     """
     if not isinstance(frame, pd.DataFrame):
         kind = type(frame).__name__
@@ -124,7 +124,7 @@ def _find_frame_fault(key: str, frame: pd.DataFrame) -> str:
 
 
 def iter_rows(frame: pd.DataFrame, used: Container[str]) -> Iterator[dict[str, Any]]:
-    """Rows of a frame's used columns, as JSON would have them; None where a cell is missing."""
+    """Rows of a frame's used columns as of JSON objects; a missing cell is None."""
     names = [str(name) for name in frame.columns if name in used]
     columns = {name: [*map(simplify_cell, frame[name].tolist())] for name in names}
     for cells in zip(*columns.values(), strict=True):
@@ -183,7 +183,7 @@ def _read_pairs(
 def _read_labels(
     labels: pd.DataFrame, builder: CorpusBuilder, names: dict[str, str]
 ) -> Iterator[tuple[str, str, str]]:
-    """Notes names of labels; gives the edges of the column ``parent``."""
+    """Yields the edges of the column ``parent``; adds names of labels to ``names``."""
     ids = [*map(simplify_cell, labels["id"].tolist())]
     for number, one in enumerate(ids):
         if not isinstance(one, str | int) or isinstance(one, bool):
@@ -205,7 +205,7 @@ def _read_labels(
 
 
 def _define_labels(corpus: Corpus, labels: pd.DataFrame) -> Corpus:
-    """Adds definitions of labels, and says which labels of documents are not listed."""
+    """Adds definitions of labels; warns of labels of documents that are not listed."""
     ids = _index(labels["id"].tolist())
     table = corpus.instances[LABEL]
     row = ids.get_indexer(pd.Index(table["id"]))
@@ -239,7 +239,7 @@ def _add_features(
         else:
             ids, values = None, _read_rows(given)
         if table is None or (name == DOCUMENT and ids is None):
-            aligned[name] = values  # by the documents' rows; `Corpus` refuses what is no node type
+            aligned[name] = values  # in the documents' order; `Corpus` refuses unknown node types
             continue
         if ids is not None:
             rows = _index(ids)
@@ -262,9 +262,9 @@ def _add_features(
 
 
 def _read_frame(frame: pd.DataFrame) -> tuple[pd.Index, Any]:
-    """Ids of a frame of features, its column ``id`` or its index, and its values as `_read_rows`.
+    """Ids of a frame of features (its column ``id`` or its index), and its values as `_read_rows`.
 
-    These are its other columns, or the lists of its only one.
+    The values are its other columns, or the lists of a single one.
     """
     frame = frame.set_index("id") if "id" in frame else frame
     if frame.shape[1] == 1 and pd.api.types.is_object_dtype(frame.iloc[:, 0]):
@@ -274,7 +274,7 @@ def _read_frame(frame: pd.DataFrame) -> tuple[pd.Index, Any]:
 
 
 def _read_rows(values: Any) -> Any:
-    """An array of numbers from a tensor or from lists; others as they are."""
+    """Numeric array of a tensor or of lists; anything else unchanged."""
     if isinstance(values, Tensor):
         return to_array(values)
     try:

@@ -46,7 +46,7 @@ def list_json(dataset: "CorpusDataset", documents: Sequence[int]) -> list[dict[s
 def _list_names(
     dataset: "CorpusDataset", edge_type: EdgeType, documents: Sequence[int]
 ) -> list[list[str]]:
-    """Names of each document's neighbours, in the document's order."""
+    """Names of each document's neighbours, in the order of its list."""
     names, lists = dataset.names(edge_type[2]), dataset.graph.adjacency(edge_type)
     ptr, node = select_rows(lists.ptr, lists.node, torch.tensor([*documents]).long())
     parts = node.split(ptr.diff().tolist())

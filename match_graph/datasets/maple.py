@@ -37,19 +37,19 @@ from match_graph.typing import LABEL, Tokenizer
 MapleField: TypeAlias = Literal["venue", "author", "reference"]
 FIELDS: tuple[MapleField, ...] = ("venue", "author", "reference")
 RELEASES = {"json": 7611544, "graph": 7797563}  # Zenodo records
-_GRAPH = "graph"  # kind of the partition that the graph release is
+_GRAPH = "graph"  # kind of the only partition of the graph release
 JSON_FILES = ("papers.json", "labels.txt", "authors.txt", "venues.txt", TAXONOMY)
 
 
 class Maple(CorpusDataset):
     """One subject of MAPLE; texts are lower case without punctuation, tokenised at blanks.
 
-    The JSON release has years: papers up to 2015 are for training and validation, the later ones
-    are the test split, as in the paper, whose own draw of validation papers is not published. The
-    graph release has none and is split at random.
+    The JSON release has years: papers up to 2015 are for training and validation, later ones are
+    the test split, as in the paper, whose validation split is not published. The graph release has
+    no years and is split at random.
 
-    MAPLE has depths of labels but no edges between them; a ``taxonomy.txt`` of your own beside its
-    files is read as their hierarchy.
+    MAPLE gives depths of labels but no edges between them; a ``taxonomy.txt`` of your own beside
+    its files is read as their hierarchy.
 
     Raises:
         CorpusError: The files cannot be fetched, have no such subject, or with every fault of
@@ -137,7 +137,7 @@ class Maple(CorpusDataset):
                 )
 
     def _choose(self, path: PurePosixPath, seen: set[str]) -> PurePosixPath | None:
-        """Target path of a member of the subject; other subjects are noted."""
+        """Target path of a member of the subject; adds the names of all subjects to ``seen``."""
         subject = path.parent.name
         if path.name in self._known_files:
             seen.add(subject)
@@ -145,7 +145,7 @@ class Maple(CorpusDataset):
         return PurePosixPath(path.name) if is_ours else None
 
     def _put(self, place: Path) -> None:
-        """Renames unpacked files into the raw folder, last those by which it counts as whole."""
+        """Moves extracted files into the raw folder, required ones last, as they complete it."""
         raw = Path(self.raw_dir)
         raw.mkdir(exist_ok=True)
         for path in sorted(place.glob("*"), key=lambda path: path.name in self._required_files):
@@ -158,7 +158,7 @@ class Maple(CorpusDataset):
 class MapleReader(PartitionReader):
     """Reader of the JSON release in blocks of lines, and of the graph release as a whole.
 
-    The edges of the graph release need not be in the order of its papers.
+    Edges of the graph release may be in any order.
 
     Args:
         folder: Folder of the JSON release, with ``papers.json``, where ``labels.txt`` (id, name,
@@ -185,7 +185,7 @@ class MapleReader(PartitionReader):
         if self.config.release == "graph":
             return [Partition(self.folder / "papers.txt", _GRAPH)]
         parts = split_lines(self.folder / "papers.json", size=block)
-        # there is no such file for references
+        # references have no such file
         named = {node_type: self.folder / f"{node_type}s.txt" for node_type in (LABEL, *FIELDS)}
         for node_type, path in named.items():
             if is_there(path) and node_type in (LABEL, *self.fields):

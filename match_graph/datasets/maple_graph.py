@@ -17,7 +17,7 @@ from match_graph.io.json_lines import Fail, read_lines
 from match_graph.io.source import Sources, is_there
 
 LabelKind: TypeAlias = Literal["mag", "mesh"]
-#: The files of edges by field; the prefix of the ids at their far end.
+#: The files of edges by field, and the prefix of the ids of their targets.
 EDGE_FILES = {
     "venue": ("paper-venue.txt", "VENUE_"),
     "author": ("paper-author.txt", "AUTHOR_"),
@@ -35,7 +35,7 @@ GRAPH_FILES = (
 
 @dataclass(frozen=True)
 class _Edges:
-    """Edges in CSR: neighbours of paper i are ``index[ptr[i]:ptr[i + 1]]``, in the file's order."""
+    """Edges in CSR; neighbours of paper i are ``index[ptr[i]:ptr[i + 1]]``, in the file's order."""
 
     ptr: np.ndarray[Any, np.dtype[np.int64]]
     index: np.ndarray[Any, np.dtype[np.int32]]
@@ -65,7 +65,7 @@ def read_graph(
     """
     edge_file, prefix, name_file = LABEL_FILES[labels]
     kinds = {"label": (edge_file, prefix)} | {name: EDGE_FILES[name] for name in builder.fields}
-    papers: dict[str, int] = {}  # texts are read again when the edges are known
+    papers: dict[str, int] = {}  # texts are read in a second pass, after the edges
     left_out: set[str] = set()
     path = folder / "papers.txt"
     lines = split_columns(_note_papers(sources.lines(path), left_out), path.name, builder.fail)
@@ -89,7 +89,7 @@ def read_graph(
 
 
 def _note_papers(lines: Iterable[bytes], papers: set[str]) -> Iterator[bytes]:
-    """The lines of papers; notes the first column of each before it is given."""
+    """Passes lines on, after adding the first column of each to ``papers``."""
     for line in lines:
         papers.add(line.rstrip(b"\r\n").partition(b"\t")[0].decode("utf-8", "replace"))
         yield line
@@ -125,9 +125,9 @@ def _read_edges(
     builder: CorpusBuilder,
     sources: Sources,
 ) -> _Edges:
-    """Reads the edges of a file, which need not be in the order of the papers.
+    """Reads the edges of a file, in any order.
 
-    Those of papers that are left out for a fault of their own are left out with them.
+    Edges of papers that are left out for a fault are left out, too.
     """
     codes: dict[str, int] = {}
     paper, index = array("i"), array("i")

@@ -1,4 +1,4 @@
-"""A folder in the MATCH format, as the paper's release has it.
+"""A folder in the MATCH format, that of the paper's release.
 
 Source: https://arxiv.org/abs/2102.07349; ``train.json``, ``dev.json`` (the validation split) and
 ``test.json`` with one JSON object a line, ``taxonomy.txt`` with a parent and its children a line,
@@ -88,7 +88,7 @@ class MatchFolder(MatchFiles):
 
 
 def match_files(folder: Path) -> list[str]:
-    """Names of the existing files that would be read."""
+    """Names of the files of a folder that are read, if they exist."""
     names = [*SPLIT_FILES.values(), FIELDS, TAXONOMY, VOCABULARY]
     names += sorted(path.name for path in folder.glob("id2*.txt"))
     return [name for name in names if is_there(folder / name)]

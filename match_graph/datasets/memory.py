@@ -23,14 +23,14 @@ from match_graph.typing import DOCUMENT, Tokenizer
 
 
 class CorpusInMemory(CorpusDataset):
-    """A corpus that is in memory, built into a folder that its content names.
+    """A corpus in memory, built into a folder that is named by the hash of its content.
 
     Args:
-        corpus: Tables of the corpus; they are let go once the folder is built.
+        corpus: Tables of the corpus; they are released after the build.
         **options: Arguments of `CorpusDataset`.
 
     Raises:
-        CorpusError: Its name cannot name a folder, or a string is no Unicode text.
+        CorpusError: Its name is no valid name of a folder, or a string is no Unicode text.
     """
 
     def __init__(self, corpus: Corpus, /, **options: Any) -> None:
@@ -74,8 +74,8 @@ class BuiltFolder(CorpusDataset):
         **options: PyG's ``transform``, and ``root``, which is not used.
 
     Raises:
-        CorpusError: It is none, is of another format, or an argument would need the source.
-        ConfigError: A setting would make another graph.
+        CorpusError: It is no built folder or of another format, or an argument needs the source.
+        ConfigError: A setting would result in another graph.
     """
 
     def __init__(self, folder: str | Path, /, **options: Any) -> None:
@@ -151,9 +151,9 @@ class BuiltFolder(CorpusDataset):
 
 
 def hash_corpus(corpus: Corpus) -> str:
-    """SHA-256 of what a corpus says, whatever the integer types of its tables are.
+    """SHA-256 of the content of a corpus, independent of the integer types of its tables.
 
-    Where a table comes from (``origin``, notes, warnings) does not count.
+    Provenance (``origin``, notes, warnings) does not count.
 
     Raises:
         CorpusError: A string is no Unicode text.
@@ -175,12 +175,12 @@ def hash_corpus(corpus: Corpus) -> str:
 
 
 def _view(values: Array) -> memoryview:
-    """Bytes of an array, not copied where it is contiguous."""
+    """Bytes of an array, without a copy if it is contiguous."""
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
 
 
 def _list_parts(table: str, column: pd.Series) -> list[bytes | memoryview]:
-    """Content of a column as bytes: which cells are filled, and numbers, or lengths and text."""
+    """Content of a column as bytes: mask of filled cells, and numbers, or offsets and text."""
     filled = column.notna().to_numpy()
     if pd.api.types.is_integer_dtype(column) or column.name in ENDS:
         values = column.fillna(0).to_numpy(dtype=np.int64)

@@ -71,7 +71,7 @@ def from_networkx(
 
 
 class _Reader:
-    """Reader of a graph: turns it into a `HeteroData`."""
+    """Converter of a networkx graph into a `HeteroData`."""
 
     def __init__(self, graph: "nx.Graph[Any]", document: str, key: str) -> None:
         self.graph, self.document, self.key = graph, document, key
@@ -147,7 +147,7 @@ class _Reader:
                 store[mask] = torch.from_numpy(found == split)
 
     def add_labels(self, key: str) -> None:
-        """Makes nodes of the labels that an attribute of the documents lists."""
+        """Adds nodes of the labels that an attribute of the documents lists."""
         lists = [read_values(simplify_cell(row.get(key))) for row in self.nodes[self.document]]
         if not any(lists) or LABEL in self.nodes:
             self.faults.append(
@@ -167,13 +167,13 @@ class _Reader:
     def add_edges(self, labels: str) -> None:
         """Adds the edges by type, with their weights and positions.
 
-        Those of an undirected graph start at the document that they join to another type.
+        An undirected edge between a document and a node of another type starts at the document.
         """
         edges: dict[EdgeType, list[tuple[tuple[int, int], Mapping[str, Any]]]] = {}
         is_directed = self.graph.is_directed()
         for head, tail, attributes in self.graph.edges(data=True):
             (head_type, first), (tail_type, second) = self.place[head], self.place[tail]
-            if not is_directed and tail_type == self.document != head_type:  # as nodes were added
+            if not is_directed and tail_type == self.document != head_type:  # order of insertion
                 head_type, first, tail_type, second = tail_type, second, head_type, first
             edge_type = head_type, str(attributes.get(self.key) or "to"), tail_type
             if not is_directed and head_type == tail_type == labels:
@@ -231,12 +231,12 @@ class _Reader:
 def _list_keys(
     name: object, rows: Sequence[Mapping[str, Any]], read: Collection[str]
 ) -> dict[str, None]:
-    """Attributes of the rows of a type, but for those that are read, in order."""
+    """Attributes of the rows of a type that are not read, in order."""
     return dict.fromkeys(f"{name}.{key}" for row in rows for key in row if key not in read)
 
 
 def _read_integers(values: Sequence[Any]) -> Tensor | None:
-    """Integers of 64 bits; None where one is none."""
+    """Values as int64; None if one is no integer of 64 bits."""
     if not all(isinstance(one, int | np.integer) for one in values):
         return None
     try:
