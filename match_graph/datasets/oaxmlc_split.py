@@ -1,10 +1,10 @@
-"""Pruning and split of OAXMLC-Bench: rare labels go first, and keep documents for every split.
+"""Label pruning and split of OAXMLC-Bench, stratified by labels from rare to frequent.
 
 Source: https://github.com/eXascaleInfolab/oaxmlc-bench, ``datahandler/utils.py``, whose steps
-`choose_labels` and `split_documents` follow. There the numbers of documents depend on the order in
-which processes end, and the order of equally frequent labels on Python's hashes, so that the
-published split cannot be drawn again. Here documents count in the order of the file, and labels of
-equal frequency in that of their ids.
+`choose_labels` and `split_documents` follow. There the order of documents depends on when processes
+end, and that of equally frequent labels on Python's hashes, so that the published split cannot be
+reproduced. Here documents are in the order of the file, and equally frequent labels in that of
+their ids.
 """
 
 import random
@@ -19,7 +19,7 @@ from match_graph.typing import SPLITS, Split
 
 Numbers = npt.NDArray[np.int64]
 
-#: Shares of train and of train and valid together.
+#: Cumulative shares of train and valid.
 _CUTS = (0.70, 0.85)
 
 
@@ -35,7 +35,7 @@ class LabelTree:
     _closed: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def close(self, labels: Sequence[str]) -> list[str]:
-        """Labels with all their ancestors, each once; a label that is not in the tree as it is."""
+        """Distinct labels and ancestors; a label that is not in the tree has none."""
         found: dict[str, None] = {}
         for label in labels:
             if label not in self._closed:
@@ -58,7 +58,7 @@ class LabelTree:
 
 
 def _walk(label: str, neighbors: Mapping[str, Sequence[str]]) -> list[str]:
-    """A label and what is reached from it, each once; ends on a cycle too."""
+    """A label and all that is reachable from it, each once; terminates on cycles, too."""
     found, waiting = {label: None}, [label]
     while waiting:
         for other in neighbors.get(waiting.pop(), ()):
@@ -69,14 +69,14 @@ def _walk(label: str, neighbors: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def choose_labels(tree: LabelTree, count: Mapping[str, int], min_documents: int) -> set[str]:
-    """Labels of the tree that are left when leaves of few documents are taken off, repeatedly.
+    """Labels of the tree after leaves with few documents are pruned, repeatedly.
 
-    In the end the labels directly below the root go that have no child left.
+    At last, labels of the first level without a child left are pruned, too.
 
     Args:
         tree: Label hierarchy.
         count: Number of documents of each label.
-        min_documents: Least number of documents of a leaf; a leaf without any goes in any case.
+        min_documents: Least number of documents of a leaf; one without any is always pruned.
     """
     children, least = tree.children(), max(min_documents, 1)
     left = Counter({label: len(below) for label, below in children.items()})
@@ -103,17 +103,17 @@ def split_documents(
 ) -> npt.NDArray[np.int8]:
     """Split of each document: 70 : 15 : 15 within each label, the rarest first.
 
-    Of the rarest labels a share of the documents is held back. Below each label of the first level
-    in turn, the documents of a label that have no split yet are shuffled and cut. Then each label
-    that a split lacks gets a held document there, and the rest of these is cut likewise.
+    A share of the documents of the rarest labels is held back. For each label of the first level,
+    the documents of each label below it that have no split yet are shuffled and split. Then each
+    split that lacks a label gets a held-back document of it, and the rest of these is split alike.
 
     Args:
-        documents: Numbers of the documents of each label, ascending; labels closed upwards.
+        documents: Indices of the documents of each label, ascending; labels closed upwards.
         tree: Label hierarchy; labels without documents do not count.
         num_documents: Number of documents D.
         seed: Seed; every shuffle starts from it.
-        rare_share: Share of the labels that are rare, at least one; 0 holds nothing back.
-        held_share: Share of the documents of a rare label that is held back, at least one.
+        rare_share: Share of the labels that count as rare, at least one label; 0 holds none back.
+        held_share: Share of a rare label's documents that is held back, at least one document.
 
     Returns:
         Index into `SPLITS`, [D]; -1 for a document without a label below the first level.
@@ -140,7 +140,7 @@ def split_documents(
 def _hold_back(
     documents: Mapping[str, Numbers], rare: Collection[str], seed: int, share: float
 ) -> dict[str, list[int]]:
-    """Some documents of each rare label, ascending."""
+    """Samples the held-back documents of each rare label, ascending."""
     draw, held = random.Random(seed), {}  # noqa: S311
     for label in rare:
         numbers = documents[label].tolist()
@@ -150,7 +150,7 @@ def _hold_back(
 
 
 def _cut(split: npt.NDArray[np.int8], documents: Numbers, seed: int) -> None:
-    """Shuffles documents and gives them splits."""
+    """Shuffles documents and assigns them to splits."""
     numbers = documents.tolist()
     random.Random(seed).shuffle(numbers)  # noqa: S311
     first, second = (int(share * len(numbers)) for share in _CUTS)
@@ -164,7 +164,7 @@ def _cover(
     held: Mapping[str, list[int]],
     labels: Sequence[str],
 ) -> None:
-    """Gives each split a held document of every label that it has none of, where there is one."""
+    """Assigns held-back documents, if any are free, to splits that lack a label."""
     missing = [
         (label, place)
         for label in labels
@@ -179,10 +179,10 @@ def _cover(
 
 @dataclass(frozen=True)
 class Plan:
-    """Labels and documents that are left, and the split of each of these.
+    """Labels and splits of documents after pruning.
 
     Args:
-        labels: Labels that are left.
+        labels: Labels that are kept.
         split: Index into `SPLITS` by line of the file; -1 for a document that is left out.
     """
 
@@ -202,20 +202,24 @@ def make_plan(
     labels: Sequence[str],
     tree: LabelTree,
     min_documents: int,
-    **options: float,
+    seed: int,
+    rare_share: float,
+    held_share: float,
 ) -> Plan:
-    """Prunes the tree, leaves documents out and splits the others.
+    """Prunes the tree, and splits the documents with a label of it below its first level.
 
-    Left out are documents that have no label of the pruned tree below its first level.
+    Other documents are left out.
 
     Args:
         lines: Line of each document, ascending, [D].
         lengths: Number of labels of each document, [D].
-        index: Index into ``labels``, packed by document, [E], each once in a document.
+        index: Index into ``labels``, packed by document, [E], distinct within a document.
         labels: Label ids.
         tree: Label hierarchy.
         min_documents: As for `choose_labels`.
-        **options: ``seed``, ``rare_share`` and ``held_share`` as for `split_documents`.
+        seed: As for `split_documents`.
+        rare_share: As for `split_documents`.
+        held_share: As for `split_documents`.
     """
     row = np.repeat(np.arange(len(lines)), lengths)
     number = np.bincount(index, minlength=len(labels)).tolist()
@@ -231,20 +235,9 @@ def make_plan(
     parts = np.split(row[order], start[1:]) if len(found) else []
     documents = {labels[int(one)]: part for one, part in zip(found, parts, strict=True)}
     split = np.full(int(lines[-1]) + 1 if len(lines) else 0, -1, np.int8)
-    given: dict[str, float] = dict(options)
-    seed = int(given.pop("seed", 0))
+    # a parent of a kept label is kept
+    pruned = LabelTree({label: above for label, above in tree.parents.items() if label in kept})
     split[lines[has_deep]] = split_documents(
-        documents, _restrict(tree, kept), int(has_deep.sum()), seed, **given
+        documents, pruned, int(has_deep.sum()), seed, rare_share, held_share
     )
     return Plan(frozenset(kept), split)
-
-
-def _restrict(tree: LabelTree, kept: Collection[str]) -> LabelTree:
-    """Tree of some labels; those whose parents are all gone stay below the first level."""
-    return LabelTree(
-        {
-            label: [parent for parent in parents if parent in kept]
-            for label, parents in tree.parents.items()
-            if label in kept
-        }
-    )
