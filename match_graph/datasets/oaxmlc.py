@@ -37,7 +37,7 @@ from match_graph.io.partition import Partition, split_lines
 from match_graph.io.source import Sources, is_there
 from match_graph.typing import LABEL, Split
 
-#: Keys of a document's parts; of several the first that a document has.
+#: Keys of the fields of a document; the first that a document has is read.
 KEYS: dict[str, Sequence[str]] = {
     "id": ("id", "paper", "openalex_id", "work_id"),
     "title": ("title", "display_name"),
@@ -54,8 +54,8 @@ class OaXmlc(CorpusDataset):
     """OAXMLC of OAXMLC-Bench: works of computer science with OpenAlex's topics or concepts.
 
     The text is title and abstract. By default labels, documents and splits are those of the
-    benchmark's protocol: labels closed upwards, leaves of fewer than 50 documents taken off, and
-    a split by seed that gives rare labels a place in every part; see `split_documents`.
+    benchmark's protocol: labels closed upwards, leaves of fewer than 50 documents pruned, and a
+    seeded split that keeps rare labels in every split; see `split_documents`.
 
     Raises:
         CorpusError: The files cannot be fetched, or with every fault of them, each with file:line.
@@ -112,7 +112,7 @@ class OaXmlc(CorpusDataset):
             return self
 
         def find_keys(self, part: str) -> list[str]:
-            """Keys of a part of a document, the first wins."""
+            """Keys of a field of a document, in order of precedence."""
             keys = self.keys.get(part, KEYS.get(part, part))
             return [keys] if isinstance(keys, str) else list(keys)
 
@@ -130,7 +130,7 @@ class OaXmlc(CorpusDataset):
 
     @property
     def raw_files(self) -> "OaXmlcFiles":
-        """Files where they are, or where they belong."""
+        """Files, present or to be fetched."""
         return OaXmlcFiles.find(Path(self.raw_dir), self.config.taxonomy)
 
     @property
@@ -176,8 +176,8 @@ class OaMed(OaXmlc):
 class OaXmlcReader(PartitionReader):
     """Reader of documents in blocks of lines.
 
-    With the benchmark's split, labels and documents are counted over the whole file before any is
-    read; each process of a cluster does so for itself.
+    For the benchmark's split, labels are counted over the whole file in a first pass, which each
+    worker of a cluster makes.
 
     Args:
         files: Files.
@@ -213,7 +213,7 @@ class OaXmlcReader(PartitionReader):
     def _read_ontology(
         self, builder: CorpusBuilder, sources: Sources
     ) -> Iterator[tuple[str, tuple[str, int | None]]]:
-        """Name and level of each label."""
+        """Yields each label with its name and level."""
         path = self.files.ontology
         for place, entry in read_json_lines(sources.lines(path), path.name, builder.fail):
             label, level = read_id(entry.get("label")), entry.get("level")
@@ -229,7 +229,7 @@ class OaXmlcReader(PartitionReader):
             yield label, (": ".join(shown) or label, level if is_level else None)
 
     def _read_taxonomy(self, builder: CorpusBuilder, sources: Sources) -> None:
-        """Parents of the labels; the first line is that of the root, which is no label."""
+        """Reads the parents of labels; the first line is that of the root, which is no label."""
         path, root = self.files.taxonomy, None
         parents: dict[str, list[str]] = {label: [] for label in self.ontology}
         unknown: set[str] = set()
@@ -246,7 +246,7 @@ class OaXmlcReader(PartitionReader):
         self.tree = LabelTree(parents)
 
     def _plan(self, builder: CorpusBuilder, sources: Sources) -> None:
-        """Counts labels over all documents, prunes and splits; faults are noted by `read`."""
+        """Counts labels over all documents, prunes them and splits; faults are left to `read`."""
         path, config = self.files.documents, self.config
         found, lines = Interner(), array("q")
         for place, record in read_json_lines(sources.lines(path), path.name, lambda _: None):
@@ -277,7 +277,7 @@ class OaXmlcReader(PartitionReader):
                 builder.edges.setdefault(edge, place)
 
     def _add(self, record: Mapping[str, Any], place: str, builder: CorpusBuilder) -> None:
-        """Adds one document, or its faults; passes over one that the benchmark leaves out."""
+        """Adds one document, or its faults; skips one that the benchmark leaves out."""
         before, config = builder.num_faults, self.config
         given = self._find(record, "id")
         document = str(_find_line(place)) if given is None else read_id(given)
@@ -315,7 +315,7 @@ class OaXmlcReader(PartitionReader):
                     builder.set_name(name, instance, shown)
 
     def _read_parts(self, record: Mapping[str, Any], place: str, fail: Fail) -> list[str]:
-        """Title, abstract and date; empty where one is missing or wrong."""
+        """Title, abstract and date; each empty if missing or malformed."""
         parts = []
         for part in ("title", "abstract", "date"):
             value = self._find(record, part)
@@ -331,7 +331,7 @@ class OaXmlcReader(PartitionReader):
         return self.tree.close(list(labels)) if self.config.close_labels else list(labels)
 
     def _find(self, record: Mapping[str, Any], part: str) -> Any:
-        """Value of the first key of a part that the document has."""
+        """Value of a field: that of the first of its keys that the document has."""
         keys = (key for key in self.config.find_keys(part) if record.get(key) is not None)
         return record.get(next(keys, ""))
 
@@ -340,5 +340,5 @@ class OaXmlcReader(PartitionReader):
 
 
 def _find_line(place: str) -> int:
-    """Number of the line of a place, file:line."""
+    """Line number of a place file:line."""
     return int(place.rpartition(":")[2])

@@ -1,4 +1,4 @@
-"""Layout of OAXMLC-Bench: where its files lie, and what a value in a document may be.
+"""Files of OAXMLC-Bench, and the values of a document's fields.
 
 Source: https://github.com/eXascaleInfolab/oaxmlc-bench.
 """
@@ -23,7 +23,7 @@ class OaXmlcFiles(NamedTuple):
 
     @classmethod
     def find(cls, folder: Path, taxonomy: str) -> "OaXmlcFiles":
-        """Files of a folder; packed ones where there are no others."""
+        """Files of a folder; packed documents if there are no others."""
         packed = folder / f"{DOCUMENTS}.gz"
         documents = folder / DOCUMENTS
         beside = folder if is_there(folder / TAXONOMY) else folder / taxonomy
@@ -42,11 +42,11 @@ def place_member(archive: Path, path: PurePosixPath) -> PurePosixPath | None:
 
 
 def read_instances(value: Any) -> dict[str, str] | None:
-    """Names of instances or labels by id, empty where there is none; None if malformed.
+    """Names of instances or labels by id, each empty if unknown; None if malformed.
 
     Args:
-        value: An id, or a list of ids, or of objects with an id and perhaps a name, as OpenAlex has
-            them; an object without an id is told by its name.
+        value: An id, or a list of ids, or of objects with an id and perhaps a name, as of OpenAlex;
+            the id of an object without one is its name.
     """
     items = value if isinstance(value, list) else [] if value is None else [value]
     found: dict[str, str] = {}

@@ -47,7 +47,7 @@ class OpenAlex(UserFiles):
 
     Topics make a tree, domain > field > subfield > topic, and each document carries its topics
     closed upwards. Concepts make a DAG: a concept's parents are its nearest ancestors by level,
-    which only concept objects tell, so they come from a file of their own.
+    which only concept objects list, so they are read from a file of their own.
     """
 
     class Config(UserFiles.Config):
@@ -122,7 +122,7 @@ class OpenAlexReader(PartitionReader):
 
 
 class _Reader:
-    """Reader of works: adds them to a builder, and gathers labels' names, depths and parents."""
+    """Adds works to a builder, with names, depths and parents of their labels."""
 
     def __init__(self, builder: CorpusBuilder, config: OpenAlex.Config) -> None:
         self.builder, self.config = builder, config
@@ -220,7 +220,7 @@ class _Reader:
             label = above
 
     def add_ancestors(self, concept: Mapping[str, Any], place: str) -> None:
-        """Notes a concept's parents: its ancestors of the highest level below its own."""
+        """Adds edges to a concept's parents, its ancestors of the highest level below its own."""
         child = read_id(concept.get("id"))
         if child is None:
             self.builder.fail(

@@ -1,4 +1,4 @@
-"""Parts of an OpenAlex work: ids, text from the inverted index, instances by field.
+"""Fields of an OpenAlex work: ids, text from the inverted index, metadata instances.
 
 Source: https://docs.openalex.org/api-entities/works/work-object.
 """
@@ -15,11 +15,11 @@ _PREFIX = "https://openalex.org/"
 
 
 def read_id(value: Any, kind: str = "") -> str | None:
-    """OpenAlex id without the URL before it; a number gets its kind before it.
+    """OpenAlex id without its URL prefix; a number is prefixed by its kind. None if malformed.
 
     Args:
         value: Id as found, such as ``https://openalex.org/W1``, ``W1``, or 17 for a field.
-        kind: Kind of what is numbered, such as ``fields``.
+        kind: Kind of numbered entity, such as ``fields``.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
@@ -35,7 +35,7 @@ def is_level(value: Any) -> TypeGuard[int]:
 
 
 def read_text(work: Mapping[str, Any], place: str, fail: Fail) -> str:
-    """Title and abstract; what is missing is empty."""
+    """Title and abstract, joined; either may be missing."""
     title = work.get("title") or work.get("display_name") or ""
     if not isinstance(title, str):
         fail(f"{place}: 'title' must be a string, found {describe(title)}.")
@@ -52,8 +52,7 @@ def read_text(work: Mapping[str, Any], place: str, fail: Fail) -> str:
 def read_abstract(index: Any) -> str | None:
     """Text of an inverted index, empty without one; None if it is malformed.
 
-    Words stand in the order of their positions, whatever lies between: a huge position costs
-    nothing.
+    Words are sorted by position, gaps ignored, so that memory does not depend on the positions.
     """
     if index is None:
         return ""
@@ -117,7 +116,7 @@ INSTANCES = {
 def read_objects(
     record: Mapping[str, Any], key: str, place: str, fail: Fail
 ) -> Iterator[Mapping[str, Any]]:
-    """Objects of a list; none where it is missing."""
+    """Yields the objects of a list, which may be missing."""
     values = record.get(key)
     if values is None:
         return

@@ -20,7 +20,7 @@ _ROOTS = 3
 _TOPICS = 5  # topics that a document can have; their labels are cut at the document's own number
 _TOPIC_WORDS = 40  # words of a label's own
 _SHARE = 0.35  # of the words, from the document's labels
-_TRIES = 4  # draws by topic before an edge that would repeat is drawn from all instances
+_TRIES = 4  # attempts by topic, after which a repeated edge is drawn from all instances
 
 
 def check_memory(need: float) -> None:
@@ -34,12 +34,12 @@ def check_memory(need: float) -> None:
 
 
 def draw_paper(size: PaperSize, seed: int) -> Planted:
-    """A corpus of exactly these counts that can be learned; its words are drawn by pieces.
+    """A learnable corpus of exactly these counts; its words are drawn in blocks of documents.
 
-    A document has topics by a power law; its labels are the topics and the chains of their first
-    parents, cut from below at the document's own number of labels. So the first parent of a gold
-    label is gold, and a further parent by chance only. Words, venue, authors and cited documents
-    follow the labels and the first topic in part, as in `Synthetic`.
+    Topics of documents follow a power law; labels are the topics and the chains of their first
+    parents, truncated from below at the document's number of labels. So the first parent of a gold
+    label is gold, and a further parent only by chance. Words, venue, authors and cited documents
+    depend in part on the labels and the first topic, as in `Synthetic`.
 
     Args:
         size: Counts of the corpus, whose `PaperSize.find_fault` is None.
@@ -65,11 +65,11 @@ def draw_paper(size: PaperSize, seed: int) -> Planted:
 def draw_dag(
     rng: np.random.Generator, num_labels: int, num_edges: int, num_layers: int
 ) -> tuple[Array, Array, Array]:
-    """A label DAG of exactly these counts; most labels lie in the middle layers.
+    """A label DAG of exactly these counts; most labels are in the middle layers.
 
     Returns:
-        Child and parent [E], parents one layer above; the first edges are each label's to its
-        first parent. Chain of first parents from the root to the label, -1 below it, [L, layers].
+        Child and parent [E], parents one layer above; and the chain of first parents from the root
+        to each label, -1 below it, [L, layers].
     """
     layer = np.arange(num_layers)
     weight = np.exp(-0.5 * ((layer - num_layers / 2) / (num_layers / 5)) ** 2)
@@ -100,10 +100,10 @@ def draw_dag(
 def settle_counts(
     rng: np.random.Generator, counts: Array, total: int, low: Array | int, high: Array | int
 ) -> Array:
-    """Rounds counts [N], clips them to their bounds, and changes them by ones to sum to total.
+    """Rounds counts, clips them to bounds, and adjusts them by ones until they sum to ``total``.
 
     Args:
-        rng: Random generator that chooses which counts are changed.
+        rng: Random generator that chooses the counts to adjust.
         counts: Counts before rounding, [N].
         total: Target sum, between the sums of the bounds.
         low: Lower bound of each count.
@@ -120,7 +120,7 @@ def settle_counts(
 def _draw_labels(
     rng: np.random.Generator, size: PaperSize, chain: Array
 ) -> tuple[Array, Array, Array]:
-    """First topic [D], and labels of each document: offsets [D + 1] and labels, root first."""
+    """First topic [D], and ragged lists of labels by document, root first: offsets and labels."""
     depth = (chain >= 0).sum(axis=1)  # labels on the chain
     candidates = rng.permutation(np.flatnonzero(depth > 1))
     weight = 1 / np.arange(1, len(candidates) + 1) ** 0.6
@@ -141,10 +141,10 @@ def _draw_labels(
 
 
 def _distinct_labels(chains: Array) -> tuple[Array, Array]:
-    """The labels of each document's chains [D, topics, layers] in order, the first of equals.
+    """Distinct labels of each document's chains [D, topics, layers], in order.
 
     Returns:
-        [D, topics * layers], -1 where there is none, and how many there are, [D].
+        Labels [D, topics * layers], padded with -1, and their number, [D].
     """
     distinct = chains.copy()
     for number in range(1, chains.shape[1]):
@@ -155,7 +155,7 @@ def _distinct_labels(chains: Array) -> tuple[Array, Array]:
 
 
 def _draw_venues(rng: np.random.Generator, size: PaperSize, topic: Array) -> Array:
-    """A venue per document by a label [D] of its second layer, 15 % at random; all occur."""
+    """A venue per document by its label of the second layer [D], 15 % at random; all occur."""
     venue = (topic * 7919 + (rng.random(size.documents) * 3).astype(np.int64)) % size.venues
     stray = rng.random(size.documents) < 0.15
     venue[stray] = rng.integers(0, size.venues, stray.sum())
@@ -164,7 +164,7 @@ def _draw_venues(rng: np.random.Generator, size: PaperSize, topic: Array) -> Arr
 
 
 def _draw_authors(rng: np.random.Generator, size: PaperSize, primary: Array) -> tuple[Array, Array]:
-    """Authors begin with some document and write on its first topic again; (document, author)."""
+    """(document, author) edges; authors stay with the first topic of their first document."""
     mean = size.author_edges / size.documents
     counts = rng.poisson(mean, size.documents)
     counts = settle_counts(rng, counts, size.author_edges, 0, max(10, round(8 * mean)))
@@ -187,7 +187,7 @@ def _draw_authors(rng: np.random.Generator, size: PaperSize, primary: Array) -> 
 def _draw_citations(
     rng: np.random.Generator, size: PaperSize, primary: Array
 ) -> tuple[Array, Array]:
-    """(document, cited document), half of the same first topic; no document cites itself."""
+    """(document, cited document) edges, half within a first topic; no document cites itself."""
     mean = size.citations / size.documents
     counts = rng.poisson(mean, size.documents)
     counts = settle_counts(rng, counts, size.citations, 0, max(10, round(8 * mean)))
@@ -208,7 +208,7 @@ def _draw_citations(
 
 
 class ByTopic:
-    """Items by topic, for draws within a topic.
+    """Index of items by topic, to sample within a topic.
 
     Args:
         topic: Topic of each item, [N].
@@ -220,7 +220,7 @@ class ByTopic:
         self.ptr = np.concatenate([[0], np.cumsum(np.bincount(topic, minlength=num_topics))])
 
     def draw(self, topic: Array, uniform: Array) -> Array:
-        """Items by topics and uniform numbers in [0, 1); of all items where a topic has none."""
+        """Items of topics by uniform numbers in [0, 1); any item for a topic without one."""
         start, number = self.ptr[topic], np.diff(self.ptr)[topic]
         start, number = np.where(number, start, 0), np.where(number, number, len(self.order))
         return self.order[start + (uniform * number).astype(np.int64)]
@@ -229,7 +229,7 @@ class ByTopic:
 def _draw_distinct(
     document: Array, instance: Array, movable: Array, draw: Draw, num_instances: int
 ) -> None:
-    """Fills ``instance`` where movable, in place, so that no document has one twice."""
+    """Draws ``instance`` in place where ``movable``, until no document has one twice."""
     again, tries = np.flatnonzero(movable), 0
     while len(again):
         instance[again] = draw(document[again], tries >= _TRIES)
@@ -239,14 +239,14 @@ def _draw_distinct(
 
 
 class _PaperWords:
-    """Words of a document's text, drawn piece by piece; all words occur.
+    """Words of the texts, drawn in blocks of documents; all words occur.
 
     Args:
-        rng: Random generator of the lengths, and of where each word occurs for certain.
+        rng: Random generator of the lengths, and of one fixed position of each word.
         size: Counts of the corpus.
         label_ptr: Offsets of the documents' labels, [D + 1].
         label_index: Labels, packed by document.
-        seed: Random seed of the pieces.
+        seed: Random seed of the blocks.
     """
 
     def __init__(
@@ -267,7 +267,7 @@ class _PaperWords:
         self._num_words, self._seed = size.words, seed
 
     def __call__(self, first: int, last: int) -> tuple[Array, Array]:
-        """Lengths and words of the documents of a piece, as `Planted.words`."""
+        """Lengths and words of a block of documents, as `Planted.words`."""
         rng = np.random.default_rng((self._seed, first))
         lengths, (start, stop) = self.lengths[first:last], self._ptr[[first, last]]
         word = draw_words(rng, self._num_words, _SHARE, _spread(lengths) + first, self._labels)
@@ -288,7 +288,7 @@ def draw_words(
         document: Document of each entry, [N].
         labels: Labels by document.
     """
-    # background: the inverse of the continuous distribution
+    # background by inverse transform sampling
     word = np.exp(rng.random(len(document)) * np.log(num_words)).astype(np.int64) - 1
     ptr, label = labels
     number = ptr[document + 1] - ptr[document]

@@ -1,4 +1,4 @@
-"""Planted documents as numbers, and their reader: a partition is a piece of them."""
+"""Synthetic documents as arrays of indices, and their reader in blocks of documents."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from match_graph.io.source import Sources
 from match_graph.typing import LABEL, WORD
 
 PIECE = 20_000  # documents
-#: Above this number of documents no raw text is written: the word sequence says the same.
+#: Number of documents above which no raw texts are kept beside the word sequences.
 _MAX_TEXTS = 100_000
 _SPLITS = np.array(["train", "valid", "test"], dtype=object)
 _PREFIXES = {"venue": "venue", "author": "autor_\u00fc", "reference": "d", WORD: "w", LABEL: "l"}
@@ -22,14 +22,14 @@ _PREFIXES = {"venue": "venue", "author": "autor_\u00fc", "reference": "d", WORD:
 
 @dataclass(frozen=True)
 class Planted:
-    """Planted documents.
+    """Generated documents.
 
     Args:
-        split: 0 of training, 1 of validation, 2 of test, [D].
-        lists: By field, and for labels: offsets [D + 1] and numbers, packed by document.
-        words: Gives lengths and words of the documents of a piece by its first and its last, which
-            is behind it; each piece is drawn alone.
-        edges: (child, parent) of the hierarchy, each a number, or a name.
+        split: Index into `SPLITS`, [D].
+        lists: By field, and for labels: offsets [D + 1] and indices, packed by document.
+        words: Callback that gives lengths and words of the documents from a first one to an
+            exclusive last one; blocks are independent.
+        edges: (child, parent) of the hierarchy, each an index or a name.
     """
 
     split: Array
@@ -44,12 +44,12 @@ def pack(document: Array, values: Array, num_documents: int) -> tuple[Array, Arr
 
 
 class PlantedReader(PartitionReader):
-    """Reader of planted documents; each process draws what all pieces need, once.
+    """Reader of generated documents, which each process draws once.
 
     Args:
         name: Name of the corpus.
         num_documents: Number of documents.
-        draw: Draws the documents.
+        draw: Function that draws the documents.
     """
 
     def __init__(self, name: str, num_documents: int, draw: Callable[[], Planted]) -> None:
@@ -95,8 +95,8 @@ class PlantedReader(PartitionReader):
 
 
 def _name(field: str, numbers: Array) -> tuple[list[str], Array]:
-    """Distinct strings of numbers, and the index of each."""
-    if (size := numbers.max(initial=0) + 1) > 8 * len(numbers):  # a mark each would take more
+    """Distinct names of indices, and the position of each index among them."""
+    if (size := numbers.max(initial=0) + 1) > 8 * len(numbers):  # a mask would take more memory
         distinct, codes = np.unique(numbers, return_inverse=True)
     else:
         occurs = np.zeros(size, bool)

@@ -1,4 +1,4 @@
-"""PubMed articles as XML elements, and their parts: text, date, journal, authors, references.
+"""Fields of PubMed articles as XML elements: text, date, journal, authors, references.
 
 Source: https://www.nlm.nih.gov/bsd/licensee/elements_descriptions.html.
 """
@@ -17,16 +17,16 @@ from match_graph.io.xml import reading_xml
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
-#: White space of XML, which its writers may break lines with; other blanks are part of a name.
+#: White space of XML, which is normalised; other blanks are part of a name.
 _blanks = re.compile(r"[ \t\r\n]+")
 
-#: A year and, where it stands right behind, the first letters of a month.
+#: A year and, if it follows directly, the first letters of a month.
 _year = re.compile(r"(?<!\d)(\d{4})(?!\d)(?: ([A-Za-z]{3}))?", re.ASCII)
 
 #: Element of an update that lists the PMIDs of deleted records.
 DELETIONS = "DeleteCitation"
 
-#: Root of files of PubMed, also of one without records.
+#: Root element of files of PubMed, also of one without records.
 _ROOT = "PubmedArticleSet"
 
 _READ = ("PubmedArticle", DELETIONS)
@@ -36,7 +36,7 @@ _RECORDS = 16  # between two updates of the progress
 def read_articles(
     stream: BinaryIO, name: str, report: Callable[[], None]
 ) -> Iterator[tuple[str, Element]]:
-    """(file:record, element) per ``PubmedArticle`` or `DELETIONS`; freed when the next is asked.
+    """(file:record, element) per ``PubmedArticle`` or `DELETIONS`; freed before the next.
 
     Args:
         stream: Binary stream of XML.
@@ -75,12 +75,12 @@ def read_articles(
 
 
 def read_string(element: Element | None) -> str:
-    """Text of an element and of the markup in it, such as ``<i>``; empty if None."""
+    """Text of an element, that of markup such as ``<i>`` included; empty if None."""
     return "" if element is None else _blanks.sub(" ", "".join(element.itertext())).strip(" ")
 
 
 def read_text(article: Element) -> str:
-    """Title and abstract; of a structured abstract all sections without their headings."""
+    """Title and abstract; of a structured abstract, all sections without headings."""
     citation = article.find("MedlineCitation/Article")
     if citation is None:
         return ""
@@ -89,7 +89,7 @@ def read_text(article: Element) -> str:
 
 
 def read_date(article: Element) -> str | None:
-    """Date of the journal issue, as precise as it is one: ISO day, month or year."""
+    """Date of the journal issue as an ISO day, month or year, as precise as it is valid."""
     date = article.find("MedlineCitation/Article/Journal/JournalIssue/PubDate")
     if date is None:
         return None
@@ -103,7 +103,7 @@ def read_date(article: Element) -> str | None:
 
 
 def read_venue(article: Element) -> dict[str, str]:
-    """Id and title of the journal; empty where the record has neither."""
+    """Title of the journal by its id; empty if the record has neither."""
     title = read_string(article.find("MedlineCitation/Article/Journal/Title"))
     short = read_string(article.find("MedlineCitation/MedlineJournalInfo/MedlineTA"))
     number = read_string(article.find("MedlineCitation/MedlineJournalInfo/NlmUniqueID"))
@@ -112,7 +112,7 @@ def read_venue(article: Element) -> dict[str, str]:
 
 
 def read_authors(article: Element) -> list[str]:
-    """Names as "Last, Fore", or of a group; PubMed tells no two people of one name apart."""
+    """Names as "Last, Fore", or of a group; PubMed does not disambiguate people of one name."""
     names = []
     for author in article.iterfind("MedlineCitation/Article/AuthorList/Author"):
         last, fore, initials, group = (

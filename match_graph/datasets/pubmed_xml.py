@@ -36,14 +36,14 @@ from match_graph.io.source import Sources
 PubMedField = Literal["venue", "author", "reference"]
 FIELDS: tuple[PubMedField, ...] = ("venue", "author", "reference")
 
-#: Descriptors without a place in the trees that are no sign of wrong trees, and their share.
+#: Number and share of descriptors without a tree number up to which the trees seem right.
 _UNKNOWN_HEADINGS, _UNKNOWN_SHARE = 10, 0.05
 
-#: Notes of single records, and of those that were dropped.
+#: Notes that count within records, and those of dropped records.
 _OF_RECORDS = ("headings_outside_categories", "references_without_pmid", UNDATED)
 _LATER = "later_versions_dropped"
 _DELETED = "deletions_not_applied"
-#: What is noted of all records: ids of descriptors by name, and all names of headings.
+#: Kinds of strings noted over all records: descriptors' ids by name, and names of headings.
 _DESCRIPTOR, _HEADING = "descriptor", "heading"
 
 #: The categories that the paper keeps, https://arxiv.org/abs/2102.07349, section 4.1.
@@ -54,7 +54,7 @@ class PubMedXml(UserFiles):
     """PubMed records with MeSH headings, as the NLM publishes them.
 
     The text is title and abstract. The venue is the journal, by its NLM number; authors are names,
-    as PubMed tells no two people of one name apart; references are PMIDs. Labels are the
+    as PubMed does not disambiguate people of one name; references are PMIDs. Labels are the
     descriptors of the headings, by their ids, not closed upwards.
 
     The files are XML, packed by gzip or not.
@@ -97,7 +97,7 @@ class PubMedXml(UserFiles):
 
 
 def _find_trees(path: Path) -> str | None:
-    """Last file of MeSH trees beside the records; missing records are another error."""
+    """Last file of MeSH trees beside the records; None if there is no such folder."""
     folder = path if path.is_dir() else path.parent
     found = sorted(folder.glob("mtrees*.bin"))
     if not found and folder.is_dir():
@@ -166,8 +166,8 @@ class MeshTrees:
 
     Args:
         categories: First letters of each descriptor's tree numbers.
-        edges: Hierarchy edges by name, (descriptor, one right above it in some tree, file:line):
-            a DAG, as most descriptors have several tree numbers.
+        edges: Hierarchy edges by name, (descriptor, its parent in some tree, file:line); they make
+            a DAG, as a descriptor may have several tree numbers.
     """
 
     categories: dict[str, frozenset[str]]
@@ -217,7 +217,7 @@ def read_trees(lines: Iterable[bytes], name: str, categories: str, fail: Fail) -
 
 
 class _Reader:
-    """Reader of articles: adds them to a builder, and gathers what makes the hierarchy."""
+    """Adds articles to a builder, and notes the descriptors for the hierarchy."""
 
     def __init__(
         self, builder: CorpusBuilder, config: PubMedXml.Config, trees: MeshTrees | None
@@ -290,10 +290,10 @@ class _Reader:
 
 
 def _check_trees(trees: MeshTrees, builder: CorpusBuilder, name: str) -> None:
-    """Warns where the MeSH trees do not fit the records.
+    """Warns if the MeSH trees do not fit the records.
 
-    All but few descriptors have a tree number (check tags such as Female have none); trees that
-    break off, or of another year, lack many, and their headings would be lost silently.
+    Nearly all descriptors have a tree number (check tags such as Female have none); trees that are
+    truncated or of another year lack many, whose headings would be lost silently.
     """
     headings = builder.seen.get(_HEADING, {}).keys()
     unknown = headings - trees.categories.keys()

@@ -1,4 +1,4 @@
-"""Registry of data sets by name; resolution of DATASET; licence, size and state of each."""
+"""Registry of data sets: opening by name, folder, class or object; licence, size and state."""
 
 import json
 from collections.abc import Callable
@@ -31,7 +31,7 @@ from match_graph.io.cluster import Cluster
 from match_graph.io.source import Track, is_folder, is_there, resolve_path
 from match_graph.own_code import find_class, is_own_code, locate_code
 
-#: What `open_dataset` opens.
+#: Sources that `open_dataset` accepts.
 Source: TypeAlias = str | Path | Corpus | HeteroData | CorpusDataset
 
 #: Registered data sets; any other name is a folder, or a class of one's own.
@@ -52,7 +52,7 @@ DATASETS: dict[str, type[CorpusDataset]] = {
 
 
 class _PygArguments(StrictModel):
-    """Arguments that every class takes in Python and that are not settings."""
+    """Arguments of every data set class that are no settings."""
 
     root: str | Path | None = None
     transform: Callable[..., Any] | None = None
@@ -137,12 +137,12 @@ def find_dataset(name: str) -> type[CorpusDataset]:
 
 
 def names_code(name: str) -> bool:
-    """Whether opening a data set of a name imports code: it is neither registered nor a folder."""
+    """Whether a name is a user's class, which is imported: neither registered nor a folder."""
     return is_own_code(name) and name not in DATASETS and not is_folder(name)
 
 
 def name_source(source: Source, root: str | Path | None = None, track: Track | None = None) -> str:
-    """Name under which other processes open a source: of an object, the folder built of it.
+    """Name by which other processes open a source: for an object, the folder of its build.
 
     Args:
         source: As for `open_dataset`.
@@ -241,7 +241,7 @@ def _find_state(cls: type[CorpusDataset], root: Path, built: set[str]) -> str:
 
 
 def _built_classes(root: Path) -> set[str]:
-    """Data set classes of the whole builds below a root."""
+    """Data set classes of the complete builds below a root."""
     found = set()
     for path in (root / "built").glob("*/corpus.json"):
         try:

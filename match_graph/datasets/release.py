@@ -31,8 +31,8 @@ _LICENCE = "none stated; made from the Microsoft Academic Graph (ODC-BY)"
 class Release(MatchFiles):
     """Base class of the two released folders.
 
-    Words and metadata are ids in the files; words come back by ``vocabulary.txt``, names of labels
-    and authors stand beside the ids where ``id2label.txt`` and ``id2author.txt`` are there.
+    Words and metadata are ids in the files; ``vocabulary.txt`` maps them back to words, and
+    ``id2label.txt`` and ``id2author.txt``, if present, to names.
     """
 
     class Config(MatchFiles.Config):
@@ -56,7 +56,7 @@ class Release(MatchFiles):
         return all((root / "raw" / cls.folder_name / name).is_file() for name in _REQUIRED)
 
     def download(self) -> None:
-        """Refuses with where to put the files: the link has no checksum and needs a browser."""
+        """Refuses with instructions: the link has no checksum and needs a browser."""
         missing = [name for name in _REQUIRED if not (Path(self.raw_dir) / name).is_file()]
         raise CorpusError(
             f"The data set '{self.name}' must be fetched by hand, but {' and '.join(missing)} "
@@ -94,8 +94,8 @@ def write_release(
     """Writes documents in the format of the folders ``MAG`` and ``MeSH``.
 
     Words are numbers of ``vocabulary.txt``; labels and authors are ids that ``id2label.txt`` and
-    ``id2author.txt`` name. What the release holds besides (all splits in one file, embeddings) is
-    left out. Arguments as for `write_match_folder`, texts split at white space.
+    ``id2author.txt`` name. Further files of the release (all splits in one file, embeddings) are
+    left out. Arguments as for `write_match_folder`; texts are split at white space.
     """
     words: dict[str, str] = {}
     labels: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""A planted corpus: labels generate words, venues, authors and references; dirty on purpose."""
+"""Synthetic corpus: labels generate words, venues, authors and references; dirty on purpose."""
 
 from functools import partial
 from typing import Any, Literal, Self
@@ -21,14 +21,14 @@ from match_graph.datasets.planted import Planted, PlantedReader, pack
 from match_graph.datasets.table_one import PAPER_SIZES, PaperSize
 from match_graph.typing import LABEL, WORD, Tokenizer
 
-_GENERATOR = 3  # counts the changes of what is drawn, so that older built data are not read
-# About what a word takes at the peak, a document of the paper's sizes, a label in a layer.
+_GENERATOR = 3  # version of the generated corpus, part of the key of a build
+# Peak memory of a word, of a document of the paper's sizes, and of a label in a layer.
 _WORD_BYTES, _PAPER_BYTES, _PAIR_BYTES = 45, 600, 60
-_ROOTS = 3  # where there are labels enough
+_ROOTS = 3  # if there are enough labels
 
 
 class Synthetic(CorpusDataset):
-    """Seeded planted corpus whose labels can be learned and follow the hierarchy.
+    """Seeded synthetic corpus whose labels are learnable and follow the hierarchy.
 
     Topics are drawn by a power law and closed upwards over a label DAG with diamonds. Words come
     from the topics and their ancestors or from a Zipfian background; venues, authors and
@@ -43,7 +43,7 @@ class Synthetic(CorpusDataset):
     """
 
     class Config(StrictModel):
-        """Sizes and shares of the planted corpus."""
+        """Sizes and shares of the synthetic corpus."""
 
         num_documents: int = Field(
             2000, ge=200, le=100_000_000, description="documents, split 8 : 1 : 1"
@@ -140,7 +140,7 @@ def make_reader(config: Synthetic.Config) -> PlantedReader:
     """Reader that draws the documents.
 
     Raises:
-        CorpusError: This machine cannot hold what is drawn at once.
+        CorpusError: The documents do not fit into this machine's memory.
     """
     if config.like is not None:
         size = config.size()
@@ -153,7 +153,7 @@ def make_reader(config: Synthetic.Config) -> PlantedReader:
 
 
 def draw_planted(config: Synthetic.Config) -> Planted:
-    """A planted corpus of these sizes, dirty on purpose."""
+    """Draws the documents of a corpus of these sizes, dirty on purpose."""
     num_documents, num_labels = config.num_documents, config.num_labels
     rng = np.random.default_rng(config.seed)
     child, parent, layer = draw_hierarchy(rng, num_labels, config.num_layers)
@@ -211,7 +211,7 @@ def draw_hierarchy(
     growth = num_labels ** (1 / num_layers) if num_layers > 1 else num_labels
     sizes = np.maximum(1, growth ** np.arange(1, num_layers + 1)).astype(int)
     sizes = np.maximum(1, sizes * num_labels // sizes.sum())
-    while sizes.sum() > num_labels:  # many layers: each holds a label, the largest give way
+    while sizes.sum() > num_labels:  # many layers of a label each: the largest ones shrink
         sizes[sizes.argmax()] -= 1
     sizes[-1] += num_labels - sizes.sum()
     more = min(_ROOTS - sizes[0], sizes[-1] - 1)  # one root alone would be on every document
@@ -235,8 +235,7 @@ def close_upwards(child: Array, parent: Array, num_labels: int) -> Array:
     """Each label and its ancestors, ascending, padded with -1, [L, longest].
 
     Args:
-        child: Child of each edge, [E], sorted so that a parent's own edges come before its
-            children's.
+        child: Child of each edge, [E]; the index of a parent is below those of its children.
         parent: Parent of each edge, [E].
         num_labels: Number of labels, L.
     """
@@ -285,7 +284,7 @@ def _draw_venues(
 def _draw_authors(
     rng: np.random.Generator, primary: Array, num_topics: int, num_authors: int
 ) -> tuple[Array, Array]:
-    """Authors write on one topic, by a power law; the first document has very many."""
+    """Authors mostly write on one topic, by a power law; the first document has very many."""
     count = rng.poisson(2.5, len(primary))
     count[0] = num_authors // 2
     document = np.repeat(np.arange(len(primary)), count)
@@ -299,7 +298,7 @@ def _draw_authors(
 
 
 def _draw_references(rng: np.random.Generator, primary: Array) -> tuple[Array, Array]:
-    """Half of the references are documents of the same first topic, half are unknown outside."""
+    """References: half to documents of the same first topic, half to unknown ones."""
     num_documents = len(primary)
     document = np.repeat(np.arange(num_documents), rng.poisson(3.0, num_documents))
     known = ByTopic(primary, int(primary.max()) + 1)
@@ -309,7 +308,7 @@ def _draw_references(rng: np.random.Generator, primary: Array) -> tuple[Array, A
 
 
 def _distinct(document: Array, instance: Array) -> tuple[Array, Array]:
-    """Pairs in their order, the first of equal ones."""
+    """Distinct pairs in order."""
     pairs = pd.DataFrame({"document": document, "instance": instance}).drop_duplicates()
     return pairs["document"].to_numpy(), pairs["instance"].to_numpy()
 
@@ -331,14 +330,14 @@ def _keep_rows(pairs: tuple[Array, Array], documents: Array) -> tuple[Array, Arr
 
 
 def _append(pairs: tuple[Array, Array], documents: Array, label: int) -> tuple[Array, Array]:
-    """Adds one label to some documents, keeping the order by document."""
+    """Adds a label to some documents; pairs stay sorted by document."""
     document = np.concatenate([pairs[0], documents])
     order = np.argsort(document, kind="stable")
     return document[order], np.concatenate([pairs[1], np.full(len(documents), label)])[order]
 
 
 def _with_unused(child: Array, parent: Array) -> list[tuple[int | str, int | str]]:
-    """Edges with one node that no document carries between two layers."""
+    """Edges of which one is routed through a node that no document carries."""
     edges: list[tuple[int | str, int | str]] = [*zip(child.tolist(), parent.tolist(), strict=True)]
     first = edges.pop(0)
     return [*edges, (first[0], "unused"), ("unused", first[1])]

@@ -1,4 +1,4 @@
-"""Documents in the rows of a table, of which options name the columns."""
+"""Documents in the rows of a table, whose columns are named by options."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from match_graph.typing import Split
 #: A column, or several that are put together.
 Columns: TypeAlias = Mapping[str, str | Sequence[str]]
 
-#: What a column of splits may say.
+#: Values of a column of splits.
 SPLIT_NAMES: dict[str, Split] = {
     "train": "train", "training": "train",
     "valid": "valid", "validation": "valid", "val": "valid", "dev": "valid",
@@ -60,7 +60,7 @@ class TableConfig(TextConfig, SplitConfig):
         return self
 
     def make_layout(self) -> TableLayout:
-        """Columns by part, those that are not named too."""
+        """Columns by part, defaults included."""
         named = {name: name for name in ("id", "text", "label", *self.fields)}
         columns = {
             name: [column] if isinstance(column, str) else list(column)
@@ -70,10 +70,10 @@ class TableConfig(TextConfig, SplitConfig):
 
 
 class RowReader:
-    """Reader of the parts of a document from the columns of a row.
+    """Reader of a document's parts (id, text, labels, ...) from the columns of a row.
 
     Args:
-        layout: Columns by part, of the metadata fields, too.
+        layout: Columns by part, metadata fields included.
         fields: Metadata fields.
         fail: Callback that takes faults.
     """
@@ -83,7 +83,7 @@ class RowReader:
         self.fields, self.fail = list(fields), fail
 
     def read_id(self, row: Mapping[str, Any], place: str) -> str | None:
-        """Id of the document; None where it is missing or wrong, which is a fault."""
+        """Id of the document; None and a fault if missing or malformed."""
         (column,) = self.columns["id"]
         document = as_id(row.get(column))
         if document is None:
@@ -93,7 +93,7 @@ class RowReader:
         return document
 
     def read_text(self, row: Mapping[str, Any], place: str) -> str:
-        """Text of the document: its columns, those that are there, with blanks between."""
+        """Text of the document: its non-empty columns joined by blanks."""
         parts = [row.get(name) for name in self.columns["text"]]
         for name, part in zip(self.columns["text"], parts, strict=True):
             if not isinstance(part, str | None):
@@ -117,7 +117,7 @@ class RowReader:
         return found
 
     def read_day(self, row: Mapping[str, Any], place: str) -> str:
-        """Date of the document; empty where there is none."""
+        """Date of the document; empty if there is none."""
         day = self.read_cell(row, "date", place).removesuffix(".0")  # pandas, with a year missing
         if day and count_days(day) is None:
             self.fail(
@@ -127,7 +127,7 @@ class RowReader:
         return day
 
     def read_cell(self, row: Mapping[str, Any], name: str, place: str) -> str:
-        """Text of a cell; empty where it is missing or has no column."""
+        """Text of a cell; empty if it is missing or has no column."""
         value = row.get(self.columns[name][0]) if name in self.columns else None
         value = as_whole(value)
         if value is not None and (isinstance(value, bool) or not isinstance(value, str | int)):
@@ -139,7 +139,7 @@ class RowReader:
 
 
 class TableReader(RowReader):
-    """Reader of rows: adds them to a builder.
+    """Adds rows to a builder as documents.
 
     Args:
         builder: Builder of the corpus.
@@ -161,9 +161,9 @@ class TableReader(RowReader):
 
         Args:
             row: Row.
-            place: Where it stands, for faults.
-            separator: Separator of values in a cell of CSV; "" has one value there. None is of rows
-                that may hold lists.
+            place: Position of the row, for faults.
+            separator: Separator of values in a cell of CSV, where "" makes a cell one value; None
+                for rows whose cells may hold lists.
         """
         before = self.builder.num_faults
         self.seen.update(row)
@@ -191,8 +191,7 @@ class TableReader(RowReader):
     def _note_multi_hot(self, labels: Sequence[str], place: str) -> None:
         """Notes the first multi-hot row, and a row with other labels than 0 and 1.
 
-        A row is multi-hot if it holds 0 and 1 alone and one of them twice, which no list of ids
-        does.
+        A multi-hot row holds only 0 and 1, one of them repeatedly, unlike a list of ids.
         """
         found = {*labels}
         if not found <= _BINARY:
@@ -201,7 +200,7 @@ class TableReader(RowReader):
             self.label_rows.setdefault("multi_hot", place)
 
     def _count_cells(self, row: Mapping[str, Any], separator: str | None) -> None:
-        """Counts the cells of lists, and those that look like one but are one value."""
+        """Counts non-empty cells by column, and those that look like a list but are one value."""
         for name in ("label", *self.fields):
             for column in self.columns[name]:
                 value = row.get(column)
@@ -216,7 +215,7 @@ class TableReader(RowReader):
                     self.unsplit.setdefault(column, value)
 
     def note_columns(self) -> None:
-        """Notes the columns of the rows that were added, and which look like lists mostly."""
+        """Notes the columns of the rows, and those whose cells mostly look like unsplit lists."""
         self.builder.note_seen("column", dict.fromkeys(sorted(self.seen), ""))
         self.builder.note_seen("label_rows", self.label_rows)
         for column, number in sorted(self.num_cells.items()):
@@ -226,7 +225,7 @@ class TableReader(RowReader):
                 self.builder.note_seen("split", {column: ""})
 
     def check_columns(self) -> None:
-        """Refuses columns that no row of the corpus has, and warns of those that are not read."""
+        """Refuses missing columns, and warns of columns that are not read."""
         wanted = {column for columns in self.columns.values() for column in columns}
         seen = self.builder.seen.get("column", {}).keys()
         absent = sorted(wanted - seen)
