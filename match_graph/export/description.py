@@ -1,4 +1,4 @@
-"""``EXPORT.md``: contents of an export, how to load it, and what it leaves out."""
+"""``EXPORT.md``: contents of an export, how to load it, and what it lacks."""
 
 import fnmatch
 from importlib.metadata import version
@@ -12,7 +12,7 @@ from match_graph.io.escape import escape_markdown
 from match_graph.typing import DOCUMENT, MASKS, SPLITS
 
 DESCRIPTION = "EXPORT.md"
-#: Attributes that all formats carry, or that another sentence is about.
+#: Attributes that all formats carry, or that have a sentence of their own.
 _CARRIED = {*MASKS.values(), "time", "train_count", "x", "edge_attr"}
 _LABELS = {
     "none": "No gold label is written, but labels as nodes stand in the order of how many training "
@@ -116,7 +116,7 @@ def _describe_features(source: Source, run: str | Path | None) -> list[str]:
 def _list_left_out(
     target: Target, source: Source, expected: Inventory, readings: list[Reading]
 ) -> list[str]:
-    """Sentences on parts of the source that a file leaves out."""
+    """Sentences on parts of the source that the export lacks."""
     sentences = {
         sentence: None
         for reading in readings
@@ -140,7 +140,7 @@ def _list_left_out(
 
 
 def _name_attributes(graph: GraphView) -> list[str]:
-    """Sentences on attributes of nodes and edges that formats have no place for."""
+    """Sentences on attributes of nodes and edges that the format cannot hold."""
     edges = [(one, name) for one in graph.edge_types for name in graph.list_attributes(one)]
     nodes = [(one, name) for one in graph.node_types for name in graph.list_attributes(one)]
     others = [f"{one}.{name}" for one, name in [*nodes, *edges] if name not in _CARRIED]
@@ -154,7 +154,7 @@ def _name_attributes(graph: GraphView) -> list[str]:
 
 
 def _make_table(expected: Inventory, readings: list[Reading]) -> str:
-    """Table of counts in the source and in each reading; a dash for a type left out."""
+    """Table of counts in the source and in each reading; a dash for a type that it lacks."""
     lines = [f"| | source | {' | '.join(reading.files for reading in readings)} |"]
     lines.append("|---|---:|" + "---:|" * len(readings))
     for name, count in expected.counts.items():

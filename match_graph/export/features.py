@@ -24,11 +24,11 @@ from match_graph.runs.readers import read_record
 from match_graph.training.device import choose_device
 from match_graph.typing import CONTAINS, DOCUMENT
 
-_DOCUMENTS = 50_000  # per product of tokens and vectors
+_DOCUMENTS = 50_000  # rows of one sparse product of tokens and vectors
 
 
 def has_features(dataset: CorpusDataset, config: Config) -> bool:
-    """Whether `collect_features` has some."""
+    """Whether `collect_features` finds any features."""
     return bool(config.data.features) or any(
         dataset.graph.node_tensor(name, "x") is not None for name in dataset.graph.node_types
     )
@@ -40,7 +40,7 @@ def collect_features(
     """Features of the data: the data set's own ``x``, and those of ``data.features``.
 
     Returns:
-        Per node type that has some, [num_nodes, F], float32, which layers of other libraries take.
+        Per node type that has some, [num_nodes, F], float32, as layers of other libraries expect.
 
     Raises:
         CorpusError: As `open_features`.
@@ -63,10 +63,10 @@ def number_nodes(data: Graph) -> dict[str, Tensor]:
 def spread_vectors(data: Graph, vectors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Features of all nodes from pre-trained vectors.
 
-    Nodes that pre-training left out as too rare have zeros. A document's vector is the mean of
-    those of its words and metadata, normalised, whatever its split. It is not the one that
-    pre-training learned: that has seen the document's labels, and there is none outside training,
-    so that a model would learn to read what test documents lack.
+    Nodes that are too rare for pre-training have zeros. A document's vector, in any split, is the
+    normalised mean of those of its words and metadata. The vector that pre-training learned for a
+    document is not used: it has seen the document's labels and exists for training documents only,
+    so that a model would rely on information that test documents lack.
 
     Args:
         data: Built graph.
@@ -94,7 +94,7 @@ def spread_vectors(data: Graph, vectors: Mapping[str, Tensor]) -> dict[str, Tens
 
 
 def _add_neighbours(out: Tensor, lists: Adjacency, x: Tensor) -> None:
-    """Adds to each document [D, C] the vectors of its neighbours."""
+    """Adds the vectors of its neighbours to each document of ``out`` [D, C]."""
     ptr, columns, rows = lists.ptr.numpy(), lists.node.numpy(), x.numpy()
     for start in range(0, len(out), _DOCUMENTS):
         part = ptr[start : start + _DOCUMENTS + 1]
@@ -112,7 +112,7 @@ def train_vectors(
 
     Args:
         dataset: Data set of the graph.
-        data: Graph whose edges are sampled: without training gold, no label is seen.
+        data: Graph whose edges are sampled; without edges of training gold, no label is seen.
         config: Configuration; ``pretrain``, ``data.min_count`` and ``seed`` count.
         reporter: Progress reporter.
     """

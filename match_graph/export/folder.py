@@ -1,4 +1,4 @@
-"""Targets by name; export folder: written, read back, compared, described, renamed when whole."""
+"""Export of a data set: targets by name; written atomically, read back, verified, described."""
 
 import copy
 import fnmatch
@@ -75,7 +75,7 @@ def export_dataset(
     Args:
         dataset: Built data set.
         to: Name of a registered target.
-        out: Folder to make, new or empty. It appears when all is written and verified.
+        out: Folder to create, new or empty. It appears after all is written and verified.
         options: Export options; None takes the defaults.
         run: Run folder with the vectors for ``features="pretrained"``; None trains them.
         config: Configuration of that pre-training, ``data.features`` and ``data.drop_fields``; None
@@ -87,9 +87,9 @@ def export_dataset(
         The folder.
 
     Raises:
-        ConfigError: There is no such target, it has no place for an option, ``out`` is no path, or
-            a field to leave out is none.
-        ExportError: The target cannot hold the graph, the disk is full, or what was read back
+        ConfigError: There is no such target, it does not support an option, ``out`` is no path, or
+            a field to leave out does not exist.
+        ExportError: The target cannot hold the graph, the disk is full, or the export read back
             differs from the source. Nothing is left then.
     """
     reporter = reporter or Reporter(quiet=True)
@@ -114,7 +114,7 @@ def _write_whole(
     """Writes an export atomically, verified and described.
 
     Raises:
-        ExportError: It cannot be written, or differs from the source; what was there stays.
+        ExportError: It cannot be written, or differs from the source; an old export stays.
     """
     made = [folder for folder in out.parents if not folder.exists()]  # the deepest first
     try:
@@ -138,7 +138,7 @@ def _write_whole(
         ) from error
     finally:
         for folder in () if out.exists() else made:
-            with suppress(OSError):  # another program has put something there
+            with suppress(OSError):  # not empty: another program uses it
                 folder.rmdir()
 
 
@@ -150,10 +150,10 @@ def _resolve(
     dataset: CorpusDataset,
     config: Config,
 ) -> ExportOptions:
-    """Options with the target's own defaults.
+    """Fills in the target's defaults, and validates the options.
 
     Raises:
-        ConfigError: The target has no place for one of them.
+        ConfigError: The target does not support one of them.
     """
     text = options.text or target.texts[0]
     if options.text is None and text == "raw" and not dataset.keeps_texts:
@@ -180,10 +180,10 @@ def _resolve(
         faults.append(
             f"--run gives vectors for --features pretrained, found --features {options.features}."
         )
-    taught = _find_taught(options.features, run, config)
-    if options.include_labels == "none" and taught:
+    leak = _find_label_leak(options.features, run, config)
+    if options.include_labels == "none" and leak:
         faults.append(
-            f"--include-labels none must leave out what gold labels teach, but {taught} have "
+            f"--include-labels none must leave out what gold labels teach, but {leak} have "
             f"learned from those of training documents; choose other --features, or "
             f"--include-labels train."
         )
@@ -192,8 +192,8 @@ def _resolve(
     return options
 
 
-def _find_taught(features: str | None, run: str | Path | None, config: Config) -> str:
-    """Features that gold labels have taught, by name; empty without any."""
+def _find_label_leak(features: str | None, run: str | Path | None, config: Config) -> str:
+    """Features that were learned from gold labels, by name; empty without any."""
     if features == "pretrained" and run is not None:
         return "the vectors of a run"
     if features == "data" and any(one.neighbors for one in config.data.features.values()):
@@ -202,10 +202,10 @@ def _find_taught(features: str | None, run: str | Path | None, config: Config) -
 
 
 def _check_folder(out: Path, overwrite: bool) -> None:
-    """Checks that an export's place is free.
+    """Checks that the folder of an export is new, empty, or to be overwritten.
 
     Raises:
-        ExportError: Something is.
+        ExportError: It is not.
     """
     found = ""
     try:
@@ -213,7 +213,7 @@ def _check_folder(out: Path, overwrite: bool) -> None:
             found = "holds something else" if any(out.iterdir()) else ""
             if (out / DESCRIPTION).is_file():
                 found = "" if overwrite else "holds an export"
-        elif os.path.lexists(out):  # a link that leads nowhere counts
+        elif os.path.lexists(out):  # a dangling link, too
             found = "is no folder"
     except OSError as error:
         found = f"cannot be read ({error.strerror})"
@@ -242,7 +242,7 @@ def _make_features(
 
 
 def _add_up(advance: Advance) -> Callable[[int], None]:
-    """Progress summed over parts."""
+    """Callback of increments for a progress callback of totals."""
     total = 0
 
     def add(number: int) -> None:

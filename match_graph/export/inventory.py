@@ -1,4 +1,4 @@
-"""Counts and order-free fingerprints of a graph, to compare an export with its source."""
+"""Counts and order-independent fingerprints of a graph, to compare an export with its source."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,16 +10,16 @@ from match_graph.corpus import Array
 from match_graph.graph.hashing import mix_keys
 from match_graph.typing import EdgeType
 
-_AT_ONCE = 1_000_000  # edges whose hashes are in memory together
+_AT_ONCE = 1_000_000  # edges that are hashed at a time
 _ODD = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9))
 
 
 class Inventory:
     """Counts per node and edge type, and a 64-bit fingerprint of each of their attributes.
 
-    Nodes are told apart by type and id, not by number, so that two graphs are equal if they differ
-    in the order of nodes and edges alone. A fingerprint is the sum of hashes of (id, value) or of
-    (source id, target id, value): every node and edge counts, in any order, in batches.
+    Nodes are identified by type and id, not by index, so that graphs that differ only in the order
+    of nodes and edges are equal. A fingerprint is the sum of hashes of (id, value) or (source id,
+    target id, value) modulo 2^64, so that it is independent of order and batches.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Inventory:
         self._ids: dict[str, Array] = {}
 
     def add_nodes(self, node_type: str, ids: Any, columns: Mapping[str, Any]) -> None:
-        """Adds nodes, numbered on from those of the type so far.
+        """Adds nodes, whose indices continue those of the type so far.
 
         Args:
             node_type: Node type.
@@ -70,9 +70,9 @@ class Inventory:
 
 
 def _hash_values(values: Any) -> Array:
-    """Hashes of values [N], or of the rows of a matrix [N, C], whatever the width of numbers."""
+    """Hashes of values [N], or of rows [N, C], independent of the width of numeric types."""
     array = np.asarray(values)
-    if array.ndim == 2:  # each channel with a weight of its own
+    if array.ndim == 2:  # the order of channels counts
         hashes = np.zeros(len(array), dtype=np.uint64)
         for channel in range(array.shape[1]):
             hashes = mix_keys(hashes * _ODD[2] + _hash_values(array[:, channel]))
@@ -85,10 +85,10 @@ def _hash_values(values: Any) -> Array:
 
 
 def find_differences(expected: Inventory, found: Inventory) -> dict[str, str]:
-    """Sentence per count or fingerprint that differs; additional ones are no fault.
+    """Differences in counts and fingerprints; those that were not expected are ignored.
 
     Returns:
-        Its key in the inventory -> the sentence.
+        Sentences by key of the inventory.
     """
     faults = {}
     for name, count in expected.counts.items():

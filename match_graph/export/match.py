@@ -1,4 +1,4 @@
-"""MATCH format, as in the paper's release: a folder that `MatchFolder` reads."""
+"""MATCH format, that of the paper's release: a folder that `MatchFolder` reads."""
 
 import json
 import re
@@ -44,24 +44,23 @@ from match_graph.typing import (
     token_edge,
 )
 
-#: Documents whose words are compared with their texts before anything is written.
+#: Number of documents whose words are compared with their texts before anything is written.
 _CHECKED = 1000
 
 
 class MatchTarget(Target):
     """``train.json``, ``dev.json``, ``test.json``, ``taxonomy.txt``, ``meta_dict.json``.
 
-    Labels of other splits than training are empty lists unless all are taken along. Labels with
-    white space, which ``taxonomy.txt`` would tear apart, are written with percent escapes, and
-    ``id2label.txt`` gives their names. The format has no place for features: they stand beside it,
-    by id, as ``data.features`` takes them.
+    Label lists outside of training are empty unless all labels are exported. Labels with white
+    space, which ``taxonomy.txt`` would split, are percent-escaped, and ``id2label.txt`` gives their
+    names. The format has no features: they are in files beside it, by id, for ``data.features``.
     """
 
     features = ("none", "data")
     texts = ("raw", "words")
 
     def check(self, source: Source) -> None:
-        """Checks edge types, and on some documents that a reader makes the words of their texts."""
+        """Checks edge types, and for some documents that tokenizing the text gives their words."""
         _check_edge_types(source)
         tokenizer = find_tokenizer(source)
         batch = next(source.nodes(DOCUMENT)).slice(0, _CHECKED)
@@ -103,7 +102,7 @@ class MatchTarget(Target):
         (folder / FIELDS).write_text(fields + "\n", encoding="utf-8")
 
     def expect(self, source: Source) -> Inventory:
-        """Inventory without nodes that no exported document carries; children of labels move up."""
+        """Inventory without nodes that no exported document has; the hierarchy is contracted."""
         masks = {name: _find_carried(source, name) for name in (LABEL, WORD, *source.fields)}
         inventory, kept = source.take_inventory(masks), masks[LABEL]
         ids = source.dataset.names(LABEL).to_numpy(dtype=object)
@@ -185,10 +184,10 @@ dataset = mg.open_dataset("FOLDER"{argument})
 
 
 def _check_edge_types(source: Source) -> None:
-    """Refuses a graph with more than documents, what they have, and the hierarchy of labels.
+    """Refuses edge types other than those of documents' metadata and the label hierarchy.
 
     Raises:
-        ExportError: A pre_transform gave it such edges, or metadata that documents have not.
+        ExportError: A pre_transform added such edges, or a node type that no document has.
     """
     needed = [*map(token_edge, source.fields)]
     known = {*needed, CONTAINS, CITES, TAGGED, IS_A}
@@ -202,7 +201,7 @@ def _check_edge_types(source: Source) -> None:
 
 
 def find_tokenizer(source: Source) -> Tokenizer:
-    """Tokenizer by which the exported texts give the words of the graph again."""
+    """Tokenizer that gives the words of the graph from the exported texts."""
     return "whitespace" if source.options.text == "words" else source.dataset.tokenizer
 
 
@@ -232,7 +231,7 @@ def _pack(source: Source, field: str) -> tuple[Array, Array, Array]:
 
 
 def _taxonomy(source: Source, labels: list[str]) -> Iterator[list[str]]:
-    """A parent and its children, for each label that has some."""
+    """Yields each label that has children, followed by them."""
     child, parent = source.graph.edge_index(IS_A).tolist()
     children: dict[int, list[str]] = {}
     for low, high in zip(child, parent, strict=True):
@@ -248,14 +247,14 @@ def _feature_file(node_type: str) -> Path:
 def _feature_rows(
     source: Source, node_type: str, new_ids: dict[str, str]
 ) -> Iterator[pa.RecordBatch]:
-    """Ids, as they are written, and features of the nodes of a type."""
+    """Yields ids, as they are written, and features of the nodes of a type."""
     for batch in source.nodes(node_type):
         ids = [new_ids.get(name, name) for name in batch.column("id").to_pylist()]
         yield pa.RecordBatch.from_pydict({"id": pa.array(ids), "x": batch.column("x")})
 
 
 def _read_features(path: Path, ids: pd.Series, node_type: str) -> torch.Tensor:
-    """Features of nodes, as a run takes them, [num_nodes, F]."""
+    """Features of nodes, read as by a run, [num_nodes, F]."""
     table = open_table(FeatureSource(path=str(path)))
     node = find_nodes(table, pa.array(ids, pa.large_string()), node_type)
     rows = np.concatenate([*table.read()])
@@ -285,7 +284,7 @@ def _take_inventory(built: BuiltGraph) -> Inventory:
 
 
 def _is_key(key: str) -> bool:
-    """Whether an id can stand before the tab of a line."""
+    """Whether an id can be written before the tab of a line."""
     return not re.search(r"[\t\r\n\ufeff]", key)
 
 

@@ -18,11 +18,11 @@ from match_graph.typing import EdgeType
 Graph: TypeAlias = "nx.Graph[str]"
 
 JSON, GRAPHML = "graph.json", "graph.graphml"
-#: Nodes and edges that a graph of Python objects can have: about 1 KiB each, GraphML 3 KiB.
+#: Limits of nodes and edges of a graph of Python objects: about 1 KiB each, GraphML 3 KiB.
 MAX_ITEMS, MAX_GRAPHML_ITEMS = 10_000_000, 500_000
-#: The attribute of a GraphML graph that names its columns with percent escapes.
+#: Attribute of a GraphML graph that lists its columns with percent escapes.
 ESCAPED = "percent_escaped"
-#: Node-link JSON calls a node itself "id".
+#: Renamed columns, as node-link JSON uses "id" for the node itself.
 _NAMES = {"id": "name", "name": "title"}
 _STRINGS = {"name", "title", "definition", "split", "text"}
 
@@ -112,7 +112,7 @@ def _node_lines(source: Source) -> Iterator[str]:
 
 
 def _edge_lines(source: Source) -> Iterator[str]:
-    """JSON lines of edges, formatted from numbers, as edge types need no escapes."""
+    """JSON lines of edges, formatted without `json`, as edge types need no escapes."""
     for head, relation, tail in source.edge_types:
         for batch in source.edges((head, relation, tail)):
             columns = [batch.column(name).to_pylist() for name in ("source", "target")]
@@ -143,7 +143,7 @@ def _read_json(path: Path) -> Graph:
 
 
 def _for_graphml(graph: Graph) -> Graph:
-    """Changes a graph to what GraphML can hold: no lists, no control characters."""
+    """Removes lists from a graph and escapes control characters, which GraphML cannot hold."""
     columns: dict[tuple[str, str], list[str]] = {}
     for _, node in graph.nodes(data=True):
         for key in [key for key, value in node.items() if key == "x" or value is None]:

@@ -1,4 +1,4 @@
-"""The layout of OGB's node property prediction, with splits: https://ogb.stanford.edu."""
+"""Layout of OGB's node property prediction, with splits: https://ogb.stanford.edu."""
 
 import errno
 import os
@@ -23,7 +23,7 @@ from match_graph.graph.csr import row_index
 from match_graph.io.files import save_torch
 from match_graph.typing import DOCUMENT, MASKS, EdgeType
 
-#: Of the dense labels as OGB's loader holds them, 8 bytes each.
+#: Limit of the dense label matrix in OGB's loader, 8 bytes an entry.
 MAX_LABEL_BYTES = 2 * 2**30
 META, SPLIT = "meta_dict.pt", "given"
 
@@ -163,7 +163,7 @@ def load_ogb(name: str, meta: dict[str, Any]) -> Any:
     try:
         with redirect_stdout(StringIO()), redirect_stderr(StringIO()):  # it prints its progress
             return found.NodePropPredDataset(f"ogbn-{name}", meta_dict=meta)
-    except RuntimeError as error:  # it also writes what it has read; torch hides why it cannot
+    except RuntimeError as error:  # it writes a cache, too; torch hides why that fails
         if "inline_container" not in str(error):
             raise
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
@@ -176,7 +176,7 @@ def _import_ogb() -> Any:
 
 @contextmanager
 def _no_version_check() -> Iterator[None]:
-    """Hides the package by which OGB asks PyPI for its newest version when imported."""
+    """Hides the package with which OGB asks PyPI for its newest version when imported."""
     if "ogb" in sys.modules or "outdated" in sys.modules:
         yield
         return
@@ -226,7 +226,7 @@ def _write_edges(path: Path, tensors: dict[EdgeType, Tensor]) -> None:
 
 
 def _write_arrays(path: Path, arrays: Iterable[tuple[str, Array]]) -> None:
-    """Writes arrays as `numpy.savez_compressed` with one in memory at a time."""
+    """Writes arrays as `numpy.savez_compressed` does, with one in memory at a time."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name, values in arrays:
             with archive.open(f"{name}.npy", "w", force_zip64=True) as file:

@@ -20,7 +20,7 @@ from match_graph.export.target import Reading, Target
 from match_graph.typing import CITES, DOCUMENT, IS_A, LABEL, SPLITS, TAGGED, EdgeType, Split
 
 TASK, TIME = "document-label", "split_time"
-#: RelBench's names of the splits, and the day that stands for each.
+#: RelBench's names of the splits, and the artificial date of each.
 _DAYS: dict[Split, tuple[str, str]] = {
     "train": ("train", "1970-01-01"),
     "valid": ("val", "1970-01-02"),
@@ -32,7 +32,7 @@ _EVAL_K = 5
 class RelbenchTarget(Target):
     """``manifest.yaml``, ``db/TABLE.parquet``, and the task ``tasks/document-label``.
 
-    Documents are renumbered so that training stands first: RelBench takes prefixes by time.
+    Documents are renumbered by split, training first, as RelBench takes prefixes by time.
     """
 
     def check(self, source: Source) -> None:
@@ -139,7 +139,7 @@ database, train = dataset.get_db(), task.get_table("train")
 
 
 def _count_documents(number: int) -> str:
-    """Number of documents without gold labels, and the verb."""
+    """Phrase for a number of documents without gold labels, with the verb."""
     return (
         "1 document without gold labels is"
         if number == 1
@@ -156,7 +156,7 @@ def _table(name: str) -> Path:
 
 
 def _link_name(edge_type: EdgeType) -> str:
-    """Name of the table of an edge type; no field's, which hold no two underscores together."""
+    """Table name of an edge type; never a field's, which has no double underscore."""
     return "__".join(edge_type)
 
 
@@ -176,7 +176,7 @@ def _shown_splits(source: Source) -> tuple[Split, ...]:
 
 
 def _new_numbers(source: Source) -> Array:
-    """Index of every document when the splits stand one after the other, [D], int64."""
+    """New index of every document, sorted by split, [D], int64."""
     order = np.concatenate([np.flatnonzero(source.split == name) for name in SPLITS])
     numbers = np.empty(len(order), dtype=np.int64)
     numbers[order] = np.arange(len(order))
@@ -196,7 +196,7 @@ def _document_rows(source: Source) -> Iterator[pa.RecordBatch]:
 
 
 def _link_rows(source: Source, edge_type: EdgeType) -> Iterator[pa.RecordBatch]:
-    """Edges of a type, in the order of their document's split if they start at one."""
+    """Yields the edges of a type; those of documents are sorted by split."""
     numbers = _new_numbers(source)
     columns = _link_columns(edge_type)
     for split in SPLITS if edge_type[0] == DOCUMENT else (None,):
@@ -213,7 +213,7 @@ def _link_rows(source: Source, edge_type: EdgeType) -> Iterator[pa.RecordBatch]:
 
 
 def _fill(column: pd.Series) -> Array:
-    """Column of integers without gaps, which pandas shows as floats; others are kept."""
+    """Integers with missing values, floats in pandas, as int64 with `NONE`; else unchanged."""
     return (column.fillna(NONE).astype(np.int64) if column.dtype.kind == "f" else column).to_numpy()
 
 

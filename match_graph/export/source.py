@@ -1,4 +1,4 @@
-"""Source of an export: options, and a built data set, less what the options leave out."""
+"""Source of an export: a built data set, restricted by the export's options."""
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
@@ -36,11 +36,11 @@ Features: TypeAlias = Literal["none", "data", "ids", "pretrained"]
 IncludeLabels: TypeAlias = Literal["none", "train", "all"]
 Text: TypeAlias = Literal["none", "raw", "words"]
 
-#: Nodes and edges per batch.
+#: Numbers of nodes and of edges per batch.
 NODE_BATCH, EDGE_BATCH = 50_000, 1_000_000
-#: What stands for a missing number where arrays are compared: labels without a depth.
+#: Placeholder of a missing integer, such as an unknown depth, where arrays are compared.
 NONE = -1
-#: Gold labels as if they were edges; a graph holds those of training only, as TAGGED.
+#: Edge type of gold labels in an export; the graph has those of training only, as TAGGED.
 GOLD: EdgeType = (DOCUMENT, "gold", LABEL)
 
 
@@ -51,8 +51,8 @@ class ExportOptions(StrictModel):
         features: Node features ``x``: none, those of the data (the data set's own, or
             ``data.features`` of the configuration), the node's index, or pre-trained vectors; None
             takes those of the data where there are some.
-        include_labels: Documents whose gold labels are exported: none, train, or all. No gold label
-            of another split is an edge, whatever is chosen.
+        include_labels: Documents whose gold labels are exported: none, train, or all. Gold labels
+            of other splits than train are never edges of the graph.
         text: Document texts: none, raw, or the word sequence with spaces; None is the target's own
             default.
     """
@@ -63,10 +63,10 @@ class ExportOptions(StrictModel):
 
 
 def parse_options(**given: Any) -> ExportOptions:
-    """Export options from a user's words.
+    """Export options of a user's arguments.
 
     Raises:
-        ConfigError: With every one that is no choice.
+        ConfigError: With every option that is unknown or has an invalid value.
     """
     return parse_settings(ExportOptions, given, "The options of an export must be valid")
 
@@ -81,7 +81,7 @@ class Source:
         graph: Graph, read in place; without gold labels if these are left out.
         targets: Gold labels; none for documents whose labels are left out.
         features: Features ``x`` per node type, [num_nodes, F], float32; of node numbers int64.
-        advance: Called with the number of nodes or edges that were just handed out.
+        advance: Called with the number of nodes or edges of each batch.
     """
 
     dataset: CorpusDataset
@@ -141,7 +141,7 @@ class Source:
 
         Columns: ``id``; of documents ``split``, ``text`` and ``time``; ``name`` and
         ``definition`` where the data set has them; of labels ``depth`` where their source gives it;
-        ``train_count``; ``x``. Each only if it is there and taken along.
+        ``train_count``; ``x``. Each only if it exists and is exported.
         """
         is_hidden = node_type == LABEL and not self.has_gold
         train_count = None if is_hidden else self.graph.node_tensor(node_type, "train_count")
@@ -165,7 +165,7 @@ class Source:
             yield pa.RecordBatch.from_pydict(columns)
 
     def names(self, node_type: str) -> Iterator[pa.RecordBatch]:
-        """Ids of nodes in batches, as for `nodes`, for formats that keep numbers in arrays."""
+        """As `nodes`, without columns that some formats keep as arrays: splits, counts, ``x``."""
         for batch in self.nodes(node_type):
             held = ("x", "train_count", "split")
             yield batch.drop_columns([name for name in held if name in batch.schema.names])
@@ -190,12 +190,12 @@ class Source:
             yield batch
 
     def take_inventory(self, kept: Mapping[str, Tensor] | None = None) -> Inventory:
-        """Inventory that the export must hold.
+        """Inventory that the export must have.
 
         Args:
             kept: Masks of the nodes that the export has, bool, by node type; edges must lead to
-                these. With labels among them the hierarchy is left to the caller. Other types, and
-                None, have all.
+                these. If it includes labels, the caller adds the hierarchy. Types that it lacks, or
+                all if it is None, are complete.
         """
         inventory = Inventory()
         masks = {node_type: mask.numpy() for node_type, mask in (kept or {}).items()}
@@ -272,7 +272,7 @@ def open_source(dataset: CorpusDataset, options: ExportOptions) -> Source:
 
 
 def _keep_targets(targets: Targets, kept: Tensor) -> Targets:
-    """Gold labels of some documents; the lists of the others are empty."""
+    """Gold labels of the documents of a mask; the lists of others are empty."""
     index = targets.index[kept[row_index(targets.ptr)]]
     return Targets(make_ptr(targets.ptr.diff() * kept), index, targets.num_labels)
 
@@ -311,7 +311,7 @@ def add_graph_edges(inventory: Inventory, data: HeteroData, gold: Mapping[str, A
 
 
 def read_column(column: Any) -> Any:
-    """Column as numpy array: [N], strings as objects, vectors as [N, C], no number as `NONE`."""
+    """NumPy array of a column: strings as objects, vectors [N, C], missing integers as `NONE`."""
     if pa.types.is_fixed_size_list(column.type):
         column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         values = column.flatten().to_numpy(zero_copy_only=False)

@@ -1,4 +1,4 @@
-"""Protocol of export targets: write a folder, read it back; escapes for their strings."""
+"""Base of export targets: write a folder, read it back; percent escapes for their strings."""
 
 import re
 from abc import ABC, abstractmethod
@@ -11,9 +11,9 @@ from urllib.parse import quote, unquote
 from match_graph.export.inventory import Inventory
 from match_graph.export.source import Features, IncludeLabels, Source, Text
 
-#: What XML 1.0 cannot hold, and the carriage return, which every reader takes for a line feed.
+#: Characters that XML 1.0 excludes, and the carriage return, which parsers turn into a line feed.
 NOT_IN_XML = re.compile(r"[\x00-\x08\x0b-\x1f\ufffe\uffff]")
-#: What separates the labels of a taxonomy file, and the mark that is dropped at a file's start.
+#: White space, which separates the labels of a taxonomy file, and the byte order mark.
 NOT_IN_TAXONOMY = re.compile(r"[\s\ufeff]")
 
 
@@ -22,10 +22,10 @@ class Reading:
     """Export as read back by the library that it is for.
 
     Args:
-        files: Names of the files that were read, and by what.
+        files: Names of the files that were read, and the library that read them.
         inventory: Inventory of the files.
-        left_out: Parts that the files do not hold, as patterns of `fnmatch` over the keys of the
-            inventory, and why: a sentence for ``EXPORT.md``.
+        left_out: Parts that the files lack, as patterns of `fnmatch` over the keys of the
+            inventory, each with the reason, a sentence for ``EXPORT.md``.
     """
 
     files: str
@@ -36,15 +36,15 @@ class Reading:
 class Target(ABC):
     """Export format of a data set.
 
-    A subclass says what it can take along and where it needs an extra of the package; `write` fills
-    a folder, `read` reads it by the format's own library, and `describe` tells the user how to.
+    A subclass declares the options that it supports; `check` refuses what it cannot export, `write`
+    fills a folder, `read` reads it by the format's own library, and `describe` documents it.
     """
 
-    #: Choices of `ExportOptions` that the format has a place for; the first text is the default.
+    #: Values of `ExportOptions` that the format supports; the first text is the default.
     features: ClassVar[tuple[Features, ...]] = ("none", "data", "ids", "pretrained")
     include_labels: ClassVar[tuple[IncludeLabels, ...]] = ("none", "train", "all")
     texts: ClassVar[tuple[Text, ...]] = ("raw", "words", "none")
-    #: Whether attributes of edges are carried, and those that a pre_transform gave nodes and edges.
+    #: Whether attributes of edges, and further ones of a pre_transform, are exported.
     has_attributes: ClassVar[bool] = False
 
     def check(self, source: Source) -> None:  # noqa: B027 (most formats take every graph)
@@ -60,7 +60,7 @@ class Target(ABC):
 
         Args:
             source: Source of the export.
-            folder: Empty folder; it is renamed when all is written and verified.
+            folder: Empty folder, which is renamed after all is written and verified.
             out: Final path of the folder.
         """
 
@@ -78,9 +78,9 @@ class Target(ABC):
 
 
 def escape_all(values: Iterable[str], unsafe: re.Pattern[str]) -> list[str] | None:
-    """Escapes unsafe characters and "%" in all values; None if no value needs it.
+    """Percent-escapes unsafe characters and "%" in all values; None if no value is unsafe.
 
-    Either all values are escaped or none, so that `urllib.parse.unquote` gives each of them back.
+    Either all values are escaped or none, so that `unescape` restores each of them.
     """
     listed = list(values)
     if not any(unsafe.search(value) for value in listed):
