@@ -48,8 +48,8 @@ def choose_all(path: PurePosixPath) -> PurePosixPath:
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_unpack_archive_chosen_files_unpacked_where_they_wanted(tmp_path: Path, name: str) -> None:
-    """The others stay in the archive; folders are no files."""
+def test_unpack_archive_extracts_chosen_files_to_targets(tmp_path: Path, name: str) -> None:
+    """Chosen files are extracted to their targets, the others are not."""
     archive = WRITERS[name](tmp_path / name, {"M/Art/p.json": b"1\n", "M/Art/x": b"2", "y": b"3"})
 
     def choose(path: PurePosixPath) -> PurePosixPath | None:
@@ -75,7 +75,7 @@ DANGERS = {
 def test_unpack_archive_member_outside_refuses_the_whole_archive(
     tmp_path: Path, name: str, member: str
 ) -> None:
-    """Also where it is not among the chosen; nothing is written."""
+    """A member outside the folder, chosen or not, is refused before anything is written."""
     archive = WRITERS[name](tmp_path / name, {"good": b"1", member: b"2"})
     with pytest.raises(CorpusError) as caught:
         unpack_archive(archive, tmp_path / "out", lambda p: p if p.name == "good" else None)
@@ -88,7 +88,7 @@ def test_unpack_archive_member_outside_refuses_the_whole_archive(
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_unpack_archive_link_refuses_the_whole_archive(tmp_path: Path, name: str) -> None:
-    """A file behind a link could be written anywhere."""
+    """An archive with a link is refused, as a file behind it could be written anywhere."""
     archive = WRITERS[name](tmp_path / name, {"good": b"1"}, links=("link",))
     with pytest.raises(CorpusError, match=r"'link' of '.*' is a link or a device; do not use this"):
         unpack_archive(archive, tmp_path / "out", choose_all)
@@ -105,7 +105,7 @@ ENDS = {
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_unpack_archive_truncated_archive_is_named(tmp_path: Path, name: str) -> None:
-    """No half of a file is left behind."""
+    """A truncated archive is named, and no partial file is left."""
     archive = WRITERS[name](tmp_path / name, {"a": b"1" * 10, "b": os.urandom(100_000)})
     archive.write_bytes(archive.read_bytes()[:5000])
     with pytest.raises(CorpusError) as caught:
@@ -119,7 +119,7 @@ def test_unpack_archive_truncated_archive_is_named(tmp_path: Path, name: str) ->
 
 
 def test_unpack_archive_changed_byte_of_packed_archive_is_found(tmp_path: Path) -> None:
-    """By the checksum at its end, though all its parts can be read; nothing is written."""
+    """A changed byte is found by the checksum of gzip, before anything is written."""
     content = b"1" * 1000
     plain = write_tar(tmp_path / "a.tar", {"a": content}).read_bytes()
     packed = gzip.compress(plain, compresslevel=0)  # stored as it is
@@ -133,7 +133,7 @@ def test_unpack_archive_changed_byte_of_packed_archive_is_found(tmp_path: Path) 
 def test_unpack_archive_full_disk_seen_before_anything_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With what is needed and what there is."""
+    """Too little disk space is refused before anything is written, with both sizes."""
     archive = write_zip(tmp_path / "a.zip", {"a": b"1" * 2000})
     usage = namedtuple("usage", ["total", "used", "free"])(5000, 4000, 1000)
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
@@ -146,8 +146,8 @@ def test_unpack_archive_full_disk_seen_before_anything_written(
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_unpack_archive_disk_fills_meanwhile_not_taken_damage(tmp_path: Path) -> None:
-    """Another program took the room; no half of a file is left."""
+def test_unpack_archive_full_disk_is_not_damage(tmp_path: Path) -> None:
+    """A disk that fills during extraction is not reported as damage; no partial file is left."""
     archive = write_zip(tmp_path / "a.zip", {"a": b"1" * 2_000_000})
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (5000, hard))
@@ -167,7 +167,7 @@ def test_unpack_archive_disk_fills_meanwhile_not_taken_damage(tmp_path: Path) ->
 def test_unpack_archive_files_past_the_limit_are_not_unpacked(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What unpacks to more than anybody expects; the limit can be changed."""
+    """Files that exceed the limit on size are not extracted; the limit can be changed."""
     write = write_zip if name == "a.zip" else write_tar
     archive = write(tmp_path / name, {"x/a.txt": b"a" * 1000})
     monkeypatch.setenv("MATCH_GRAPH_MAX_ARCHIVE_GIB", "0")
@@ -182,7 +182,7 @@ def test_unpack_archive_files_past_the_limit_are_not_unpacked(
 
 
 def test_unpack_archive_header_of_gigabytes_is_not_read(tmp_path: Path) -> None:
-    """A long name in a tar archive, which is read into memory before the name is known."""
+    """A long name in a tar archive is bounded, as it is read before the name is known."""
     path = tmp_path / "a.tar.gz"
     with tarfile.open(path, "w:gz", format=tarfile.GNU_FORMAT) as packed:
         packed.addfile(tarfile.TarInfo("x" * (2 << 20)))
@@ -208,7 +208,7 @@ def attribute(**records: str) -> bytes:
 
 
 def test_unpack_archive_size_below_zero_is_refused(tmp_path: Path) -> None:
-    """It would take sizes of other members out of their sum, or be read for ever."""
+    """A negative size is refused: it would falsify the total, or be read for ever."""
     path = tmp_path / "a.tar"
     header = tarfile.TarInfo("a").tobuf(tarfile.USTAR_FORMAT)
     path.write_bytes(attribute(size="-1536") + header + b"\0" * 1024)
@@ -219,7 +219,7 @@ def test_unpack_archive_size_below_zero_is_refused(tmp_path: Path) -> None:
 def test_unpack_archive_number_of_members_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each takes memory, chosen or not."""
+    """The number of members is bounded, as each takes memory."""
     monkeypatch.setattr("match_graph.io.archive._MAX_MEMBERS", 2)
     assert unpack_archive(write_tar(tmp_path / "a.tar", {"a": b"", "b": b""}), tmp_path, choose_all)
     with pytest.raises(CorpusError, match="must have at most 2 members"):
@@ -228,8 +228,8 @@ def test_unpack_archive_number_of_members_is_bounded(
         )
 
 
-def test_unpack_archive_packed_in_ways_nobody_can_read(tmp_path: Path) -> None:
-    """One sentence for what zipfile and tarfile raise beside their own errors."""
+def test_unpack_archive_unreadable_is_one_sentence(tmp_path: Path) -> None:
+    """Other exceptions of zipfile and tarfile become one sentence, too."""
     encrypted = write_zip(tmp_path / "encrypted.zip", {"a": b"a"})
     content = bytearray(encrypted.read_bytes())
     content[6] |= 1

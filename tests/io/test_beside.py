@@ -21,7 +21,7 @@ from match_graph.io.beside import (
 
 
 def test_write_text_beside_replaces_the_whole_file(tmp_path: Path) -> None:
-    """The old text, then the new one; nothing else stays, and the mode is umask's."""
+    """An old text is replaced; nothing else stays, and the mode is that of the umask."""
     path = tmp_path / "new" / "a.txt"
     for text in ("old", "é"):
         write_text_beside(path, text)
@@ -32,7 +32,7 @@ def test_write_text_beside_replaces_the_whole_file(tmp_path: Path) -> None:
 
 
 def test_write_text_beside_names_the_place_in_a_fault(tmp_path: Path) -> None:
-    """A folder stands there, or no folder can be made; nothing stays."""
+    """An error names the path, if it is a folder or its folder cannot be made; nothing stays."""
     (tmp_path / "a").mkdir()
     (tmp_path / "b").touch()
     for path in (tmp_path / "a", tmp_path / "b" / "c"):
@@ -64,7 +64,7 @@ def test_write_text_beside_flushes_before_it_renames(
 
 @pytest.mark.parametrize("name", ["a" * 255, "字" * 85], ids=["ascii", "utf-8"])
 def test_beside_names_of_255_bytes_are_written(tmp_path: Path, name: str) -> None:
-    """As many as file systems take; what a killed process left of them is found."""
+    """The longest names of file systems can be written, and leftovers of them found."""
     write_text_beside(tmp_path / name, "text")
     with beside(tmp_path / name) as place:
         place.write_text("more")
@@ -79,7 +79,7 @@ def test_beside_names_of_255_bytes_are_written(tmp_path: Path, name: str) -> Non
 
 
 def test_beside_cannot_be_foreseen_or_entered(tmp_path: Path) -> None:
-    """A random name in a folder of its own that its owner alone may enter."""
+    """Temporary folders have random names and permissions of the owner alone."""
     rooms = []
     for _ in range(2):
         with beside(tmp_path / "a") as place:
@@ -93,7 +93,7 @@ def test_beside_cannot_be_foreseen_or_entered(tmp_path: Path) -> None:
 
 
 def test_beside_names_the_place_in_a_fault_of_the_disk(tmp_path: Path) -> None:
-    """Whoever wrote; an error of another kind passes as it is, also where a disk caused it."""
+    """Disk faults name the path, whichever library wrote; other errors pass unchanged."""
     path = tmp_path / "a"
     for fault in (OSError(28, "x"), RuntimeError("io: No space (os error 28)")):
         with pytest.raises(OSError, match="No space left") as caught, beside(path):
@@ -107,7 +107,7 @@ def test_beside_names_the_place_in_a_fault_of_the_disk(tmp_path: Path) -> None:
 
 
 def test_beside_leaves_faults_that_are_not_its_own(tmp_path: Path) -> None:
-    """A file that the block could not read is named; "from None" hides what was dealt with."""
+    """Errors of other files, and contexts hidden by "from None", pass unchanged."""
     with pytest.raises(FileNotFoundError) as caught, beside(tmp_path / "a"):
         (tmp_path / "input").read_bytes()
     assert caught.value.filename == str(tmp_path / "input")
@@ -120,7 +120,7 @@ def test_beside_leaves_faults_that_are_not_its_own(tmp_path: Path) -> None:
 
 
 def test_put_in_place_leaves_nothing_where_it_fails(tmp_path: Path) -> None:
-    """A link is no folder that could be replaced; what it leads to stays."""
+    """A link is no folder that could be replaced; its target stays."""
     (tmp_path / "kept").mkdir()
     (tmp_path / "link").symlink_to("kept")
     with beside(tmp_path / "link") as place:
@@ -131,7 +131,7 @@ def test_put_in_place_leaves_nothing_where_it_fails(tmp_path: Path) -> None:
 
 
 def test_remove_leftovers_of_other_machines_stay(tmp_path: Path) -> None:
-    """Numbers of processes of another machine or container say nothing here."""
+    """Leftovers of other machines stay, as their process ids have no meaning here."""
     gone = subprocess.Popen(["true"])
     gone.wait()
     theirs = tmp_path / f".a.x1_2.{gone.pid}@0123abcd.tmp"
@@ -141,7 +141,7 @@ def test_remove_leftovers_of_other_machines_stay(tmp_path: Path) -> None:
 
 
 def test_finish_gives_files_the_mode_of_umask(tmp_path: Path) -> None:
-    """Of a file, or all of a folder; one with another name elsewhere is left alone."""
+    """Files get the mode of the umask, but for a file with a hard link elsewhere."""
     folder = tmp_path / "folder"
     folder.mkdir()
     for name in ("a", "b"):
@@ -157,7 +157,7 @@ def test_finish_gives_files_the_mode_of_umask(tmp_path: Path) -> None:
 
 
 def test_remove_leftovers_takes_folders_of_dead_processes(tmp_path: Path) -> None:
-    """Those of live ones stay, and so does what a link points to."""
+    """Folders of dead processes are removed; those of live ones and targets of links stay."""
     gone = subprocess.Popen(["true"])
     gone.wait()
     dead, alive = (tmp_path / f".a.x1_2.{name_process(pid)}.tmp" for pid in (gone.pid, os.getpid()))
@@ -172,7 +172,7 @@ def test_remove_leftovers_takes_folders_of_dead_processes(tmp_path: Path) -> Non
 
 
 def test_remove_leftovers_of_killed_processes_are_removed(tmp_path: Path) -> None:
-    """Files and folders of processes that are gone; those of a live one stay."""
+    """Files and folders of dead processes are removed, those of a live one stay."""
     gone = subprocess.Popen(["true"])
     gone.wait()
     (tmp_path / "checkpoint").mkdir()
@@ -191,8 +191,8 @@ def test_remove_leftovers_of_killed_processes_are_removed(tmp_path: Path) -> Non
     assert all(path.exists() for path in kept)
 
 
-def test_remove_leftovers_process_left_removed_before_somebody(tmp_path: Path) -> None:
-    """What a process left is removed before somebody asks about it.
+def test_remove_leftovers_of_zombies_are_removed(tmp_path: Path) -> None:
+    """Leftovers of a zombie, which its parent has not waited for, are removed.
 
     One that has ended is listed until its parent takes notice; it writes no more.
     """

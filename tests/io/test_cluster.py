@@ -26,13 +26,13 @@ from match_graph.io.cluster import Cluster, run_here, run_on
     ],
 )
 def test_Cluster_options_that_do_not_fit(options: dict[str, Any], fault: str) -> None:
-    """One of two, and memory only of what is started here."""
+    """Either workers or a scheduler is given, and memory only for local workers."""
     with pytest.raises(ConfigError, match=fault):
         Cluster(**options)
 
 
 def test_Cluster_without_dask_or_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One sentence each."""
+    """A missing package and a wrong address are one sentence each."""
     pytest.importorskip("distributed", reason="no Dask (extra: scale)")
     with pytest.raises(ConfigError, match="must be the address of a Dask scheduler"):
         Cluster(scheduler="nothing://here").open().__enter__()
@@ -44,7 +44,7 @@ def test_Cluster_without_dask_or_scheduler(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_Cluster_scheduler_passes_on_errors_of_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk is no wrong address."""
+    """An OSError in the block is not reported as a wrong address."""
     distributed = pytest.importorskip("distributed", reason="no Dask (extra: scale)")
     monkeypatch.setattr(distributed, "Client", lambda *_, **__: nullcontext())
     with (
@@ -55,7 +55,7 @@ def test_Cluster_scheduler_passes_on_errors_of_the_block(monkeypatch: pytest.Mon
 
 
 def test_Cluster_ends_where_dask_starts_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error of the block stays, though Dask's first try to close fails; no process is left."""
+    """If closing fails while Dask restarts a worker, the error stays and no process is left."""
     distributed = pytest.importorskip("distributed", reason="no Dask (extra: scale)")
     close = distributed.LocalCluster._close
 
@@ -74,10 +74,10 @@ def test_Cluster_ends_where_dask_starts_a_process(monkeypatch: pytest.MonkeyPatc
     assert not psutil.pid_exists(number)
 
 
-def test_Cluster_processes_killed_at_its_end_are_not_told(
+def test_Cluster_hides_warnings_of_workers_killed_at_end(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Their calls have ended; what is told before and after stays."""
+    """Warnings of workers that are killed while closing are hidden, others are not."""
     distributed = pytest.importorskip("distributed", reason="no Dask (extra: scale)")
     nanny = logging.getLogger("distributed.nanny")
     close = distributed.LocalCluster.close
@@ -95,7 +95,7 @@ def test_Cluster_processes_killed_at_its_end_are_not_told(
 
 
 def test_Cluster_processes_leave_an_interrupt_to_this_one() -> None:
-    """Ctrl-C reaches them too, and would end them with a traceback each."""
+    """Workers ignore Ctrl-C, which would end each with a traceback."""
     pytest.importorskip("distributed", reason="no Dask (extra: scale)")
     with Cluster(workers=1).open() as run:
         [before] = run(eval, ["__import__('os').getpid()"])
@@ -106,7 +106,7 @@ def test_Cluster_processes_leave_an_interrupt_to_this_one() -> None:
 
 
 def test_run_on_cluster_that_has_no_process_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One sentence in place of an endless wait."""
+    """A cluster without workers is one sentence instead of an endless wait."""
     distributed = pytest.importorskip("distributed", reason="no Dask (extra: scale)")
     monkeypatch.setattr(cluster, "_PATIENCE", 0.2)
     options = {"dashboard_address": None, "silence_logs": logging.ERROR}
@@ -119,14 +119,14 @@ def test_run_on_cluster_that_has_no_process_left(monkeypatch: pytest.MonkeyPatch
 
 
 def test_run_here_results_in_order() -> None:
-    """Each argument is told when it is done."""
+    """Results are in order, and the callback gets each argument."""
     done: list[int] = []
     assert run_here(abs, [-3, 2], done.append) == [3, 2]
     assert done == [-3, 2]
 
 
 def test_cli_workers_beside_scheduler(call) -> None:
-    """One sentence, before anything is read."""
+    """Both options together are refused before anything is read."""
     code, _, error = call("build", "synthetic", "--workers", 2, "--scheduler", "tcp://a:1")
     assert code == 1
     assert error == (

@@ -14,7 +14,7 @@ def read(content: bytes, delimiter: str = ",") -> list[tuple[str, dict[str, str]
 
 
 def read_faults(content: bytes, of_file: bool = False) -> list[str]:
-    """Faults of rows, or of the file; a row with a fault is not given."""
+    """Faults of rows and of the file; a row with a fault must not be yielded."""
     of_rows: list[str] = []
     of_files: list[str] = []
     lines = content.split(b"\n")
@@ -25,7 +25,7 @@ def read_faults(content: bytes, of_file: bool = False) -> list[str]:
 
 
 def test_read_csv_rows_cells_by_column_with_first_line_of_row() -> None:
-    """Quotes, line breaks within a cell, a BOM and blank lines."""
+    """Quotes, line breaks within a cell, a BOM and blank lines are read."""
     content = b'\xef\xbb\xbfid,text\r\n\r\n1,"a ""quoted""\n\nword, here"\n2,\xc3\xa9\n'
     assert read(content) == [
         ("t.csv:3", {"id": "1", "text": 'a "quoted"\n\nword, here'}),
@@ -35,14 +35,14 @@ def test_read_csv_rows_cells_by_column_with_first_line_of_row() -> None:
     assert read(b"") == read(b"a,b\n") == []
 
 
-def test_read_csv_rows_cell_may_be_longer_than_the_modules_limit() -> None:
-    """A text of a million characters is no fault."""
+def test_read_csv_rows_cell_may_exceed_default_limit() -> None:
+    """A cell of a million characters is read."""
     long = "x" * (csv.field_size_limit() + 1 if csv.field_size_limit() < 1 << 20 else 1 << 20)
     assert read(f"id\n{long}\n".encode()) == [("t.csv:2", {"id": long})]
 
 
 def test_read_csv_rows_faults_name_their_rows() -> None:
-    """Too few cells, a wrong encoding; the other rows are read on."""
+    """A row with too few cells or a wrong encoding is named; the other rows are read."""
     assert read_faults(b"id,text\n1\n2,caf\xe9\n3,x,y\n") == [
         "t.csv:2: a row must have the 2 cells of the header, found 1; quote cells that hold the "
         "delimiter.",
@@ -53,7 +53,7 @@ def test_read_csv_rows_faults_name_their_rows() -> None:
 
 
 def test_read_csv_rows_header_in_another_encoding() -> None:
-    """Its columns would have names that nobody gave them."""
+    """A header in another encoding is refused, as its columns would have wrong names."""
     of_rows: list[str] = []
     of_files: list[str] = []
     lines = [b"id,caf\xe9\n", b"1,x\n"]
@@ -64,8 +64,8 @@ def test_read_csv_rows_header_in_another_encoding() -> None:
     ]
 
 
-def test_read_csv_rows_quotes_without_end_named_by_row_opens() -> None:
-    """Nothing behind them can be told apart."""
+def test_read_csv_rows_unclosed_quote_is_named_by_its_row() -> None:
+    """An unclosed quote is named by the row that opens it; the rest is not read."""
     assert read_faults(b'id,text\n1,"open\n2,x\n', of_file=True) == [
         "t.csv:2: a row must be CSV, but it is not (unexpected end of data); mend its quotes."
     ]
@@ -74,8 +74,8 @@ def test_read_csv_rows_quotes_without_end_named_by_row_opens() -> None:
     ]
 
 
-def test_read_csv_rows_columns_need_names_of_their_own() -> None:
-    """Of two columns of one name the second would win unseen."""
+def test_read_csv_rows_duplicate_columns_are_refused() -> None:
+    """Duplicate columns are refused, as the second would hide the first."""
     assert read_faults(b"id,x,x\n1,2,3\n", of_file=True) == [
         "t.csv:1: the columns must have names of their own, but ['x'] repeat."
     ]
@@ -83,7 +83,7 @@ def test_read_csv_rows_columns_need_names_of_their_own() -> None:
 
 @pytest.mark.parametrize("delimiter", [";", "\t", "|"])
 def test_read_csv_rows_other_delimiters_are_told_once(delimiter: str) -> None:
-    """A header of one cell with another delimiter; a file of one column is read."""
+    """A header of one cell with another delimiter is one fault; a single column is read."""
     content = delimiter.join(("id", "text")) + "\n1" + delimiter + "a\n2" + delimiter + "b\n"
     assert read_faults(content.encode(), of_file=True) == [
         f"t.csv:1: the columns must be parted by ',', but the header is one cell that holds "
@@ -93,7 +93,7 @@ def test_read_csv_rows_other_delimiters_are_told_once(delimiter: str) -> None:
 
 
 def test_read_csv_rows_row_past_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A quote that is never closed would take the rest of the file; many cells of lines too."""
+    """The length of a row is bounded, that of an unclosed quote and of many lines, too."""
     monkeypatch.setenv("MATCH_GRAPH_MAX_RECORD_MIB", "1")
     for cell in (b"x\n", b'x\n","'):
         lines = [b"a,b\n", b"1,2\n", b'1,"', *[cell] * (1 << 20)]

@@ -67,7 +67,7 @@ def refusal(folder: Path) -> str:
 
 
 def test_fetch_record_files_are_fetched_once(site: Path, tmp_path: Path) -> None:
-    """What is there is not fetched again; progress is shown; a name cannot lead out."""
+    """Existing files are not fetched again; progress is shown; names cannot leave the folder."""
     write_record(site, {"a.zip": b"a" * 3_000_000, "../../b.txt": b"b"})
     folder = tmp_path / "out"
     paths = fetch_record(7, folder, "maple", Reporter(seconds=0).track)
@@ -78,7 +78,7 @@ def test_fetch_record_files_are_fetched_once(site: Path, tmp_path: Path) -> None
 
 
 def test_fetch_record_wrong_checksum_is_not_kept(site: Path, tmp_path: Path) -> None:
-    """The message holds both."""
+    """A file with a wrong checksum is deleted; the message has both checksums."""
     write_record(site, {"a.zip": b"right"})
     (site / "files" / "a.zip").write_bytes(b"wrong")
     assert refusal(tmp_path / "out") == (
@@ -89,7 +89,7 @@ def test_fetch_record_wrong_checksum_is_not_kept(site: Path, tmp_path: Path) -> 
 
 
 def test_fetch_record_or_a_file_that_is_gone_is_named(site: Path, tmp_path: Path) -> None:
-    """With what the server said, and what to do by hand."""
+    """A missing record or file is named with the answer of the server."""
     folder = tmp_path / "out"
     assert refusal(folder) == (
         f"The data set 'maple' must be fetched from {download.API}/7, but that did not succeed "
@@ -101,7 +101,7 @@ def test_fetch_record_or_a_file_that_is_gone_is_named(site: Path, tmp_path: Path
 
 
 def test_fetch_record_answer_of_another_kind_is_named(site: Path, tmp_path: Path) -> None:
-    """A page instead of JSON, or JSON of something else."""
+    """HTML instead of JSON, or JSON of another schema, is one sentence."""
     for answer in ("<html>", "[]", '{"files": [{}]}', "[" * 100_000):
         (site / "7").write_text(answer)
         assert f"from {download.API}/7, but that did not succeed (" in refusal(tmp_path / "out")
@@ -110,7 +110,7 @@ def test_fetch_record_answer_of_another_kind_is_named(site: Path, tmp_path: Path
 def test_fetch_record_without_network_message_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Port 9 refuses."""
+    """Without a network the message says what to do."""
     monkeypatch.setattr(download, "API", "http://127.0.0.1:9")
     folder = tmp_path / "out"
     assert refusal(folder) == (
@@ -127,8 +127,8 @@ def test_fetch_record_only_https_is_followed(site: Path, tmp_path: Path) -> None
     assert "('file:///etc/passwd' is not fetched over https)" in refusal(tmp_path / "out")
 
 
-def test_fetch_record_goes_on_where_it_was_broken_off(site: Path, tmp_path: Path) -> None:
-    """Until all files are there, fetched or put there by hand, the record is broken off."""
+def test_fetch_record_resumes_an_incomplete_download(site: Path, tmp_path: Path) -> None:
+    """A download is incomplete until all files are there, fetched or copied by hand."""
     write_record(site, {"a.zip": b"a", "b.zip": b"b"})
     content = (site / "files" / "b.zip").read_bytes()
     (site / "files" / "b.zip").unlink()
@@ -149,7 +149,7 @@ def test_fetch_record_goes_on_where_it_was_broken_off(site: Path, tmp_path: Path
 def test_fetch_file_is_not_redirected_to_plain_http(
     site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the address itself is one that is fetched."""
+    """A redirect to plain http is refused."""
 
     def redirect(self: Quiet) -> None:
         self.send_response(302)
@@ -165,8 +165,8 @@ def test_fetch_file_is_not_redirected_to_plain_http(
     assert not (tmp_path / "a.txt").exists()
 
 
-def test_fetch_file_checks_what_came(site: Path, tmp_path: Path) -> None:
-    """By a checksum where one is known; the folder is made; progress is shown."""
+def test_fetch_file_verifies_the_checksum(site: Path, tmp_path: Path) -> None:
+    """A known checksum is verified; the folder is made; progress is shown."""
     (site / "a.txt").write_bytes(b"right")
     address, path = f"{download.API}/a.txt", tmp_path / "out" / "b.txt"
     right = f"sha256:{hashlib.sha256(b'right').hexdigest()}"
@@ -186,7 +186,7 @@ def test_fetch_file_checks_what_came(site: Path, tmp_path: Path) -> None:
 
 
 def test_fetch_file_missing_file_is_named(site: Path, tmp_path: Path) -> None:
-    """With where to put it by hand."""
+    """A missing file is named with the path to save it to by hand."""
     address, path = f"{download.API}/none.txt", tmp_path / "none.txt"
     with pytest.raises(CorpusError) as caught:
         fetch_file(address, path, "cacm")

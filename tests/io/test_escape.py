@@ -22,12 +22,12 @@ SHOWN = r"a\u001b[2J\u001b]0;title\u0007\u009b2J\u202eb\u2066\u000d\ud800[bold]:
 
 
 def test_escape_markdown_has_no_markup_left() -> None:
-    """In one line."""
+    """Markup is escaped, and the text is one line."""
     assert escape_markdown("a|b *c* <d>\n`e`") == r"a\|b \*c\* \<d\> \`e\`"
 
 
 def test_escape_controls_shows_the_number() -> None:
-    """Text of any script, tabs and lines stay; JSON stays equal."""
+    """Control characters are shown by number; text of any script, tabs and line feeds stay."""
     assert escape_controls(EVIL) == SHOWN
     plain = "Größe\tא 中文 ع\n½ naïve 👍"
     assert escape_controls(plain) == plain
@@ -38,7 +38,7 @@ def test_escape_controls_shows_the_number() -> None:
 
 @pytest.mark.parametrize("terminal", [False, True])
 def test_SafeConsole_escapes_whatever_is_printed(terminal: bool) -> None:
-    """Strings, texts, rules, tables and bars; on a terminal only rich's own codes are left."""
+    """Control characters are escaped in whatever is printed; on a terminal rich's own stay."""
     file = io.StringIO()
     console = SafeConsole(file=file, force_terminal=terminal, highlight=False, width=400)
     bad = EVIL.replace("\x07", "").replace("\r", "")  # rich drops these from texts
@@ -59,13 +59,13 @@ def test_SafeConsole_escapes_whatever_is_printed(terminal: bool) -> None:
 
 
 def test_escape_formulas_leaves_signs_alone() -> None:
-    """Marks of significance, and a dash for what is missing: there is nothing to compute."""
+    """Signs alone, such as marks of significance and dashes, are no formulas."""
     texts = ["+", "++", "-", "--"]
     assert [*escape_formulas(pd.DataFrame({"stars": texts}))["stars"]] == texts
 
 
 def test_escape_formulas_leaves_numbers() -> None:
-    """What =, +, -, @, a tab or a carriage return begins; headings too."""
+    """Strings and headings that start as a formula are escaped, numbers are not."""
     texts = ["=1+1", "+1", "-x", "@A1", "\tx", "\rx", "a=b", "", None, -0.5, 2]
     table = escape_formulas(pd.DataFrame({"=row": pd.Series(texts, dtype=object)}))
     assert [*table.columns] == ["'=row"]

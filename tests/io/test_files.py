@@ -23,7 +23,7 @@ class Payload:
 
 
 def test_write_json_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
-    """An error while writing keeps what was there, and no file beside it."""
+    """A failed write keeps the old file and leaves no temporary one."""
     path = tmp_path / "metrics.json"
     files.write_json(path, {"a": 1})
 
@@ -38,7 +38,7 @@ def test_write_json_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
 
 
 def test_find_run_needs_the_settings_of_a_run(tmp_path: Path) -> None:
-    """Others write a manifest.json too, above folders of any name."""
+    """A manifest without the settings of a run beside it is not that of a run."""
     (tmp_path / MANIFEST).write_text('{"name": "an app"}')
     path = tmp_path / "graph" / "out.json"
     files.write_json(path, {"a": 1})
@@ -49,7 +49,7 @@ def test_find_run_needs_the_settings_of_a_run(tmp_path: Path) -> None:
 
 
 def write_tables(folder: Path) -> dict[str, Callable[[], None]]:
-    """Every way in which a run folder's files are written, by name; about 4 MB each."""
+    """Writers of all kinds of files of a run folder, by name; about 4 MB each."""
     table = pd.DataFrame({"a": torch.rand(500_000).numpy()})
     tensors = {"a": torch.rand(1_000_000)}
     return {
@@ -63,7 +63,7 @@ def write_tables(folder: Path) -> dict[str, Callable[[], None]]:
 
 @pytest.mark.parametrize("name", ["s.pt", "m.safetensors", "t.parquet", "h.csv", "m.json"])
 def test_write_state_full_disk_keeps_the_last_good_state(tmp_path: Path, name: str) -> None:
-    """Files may grow to 1 MB: whoever writes, the error names the file, and the old one stays."""
+    """On a full disk the error names the file, and the old checkpoint stays."""
     write = write_tables(tmp_path)[name]
     write()
     before = (tmp_path / name).read_bytes()
@@ -82,7 +82,7 @@ def test_write_state_full_disk_keeps_the_last_good_state(tmp_path: Path, name: s
 
 
 def test_read_state_truncated_checkpoint_falls_back_one_before(tmp_path: Path) -> None:
-    """With a warning; if the rename was not reached, without; both broken is one sentence."""
+    """A truncated checkpoint falls back to the previous one; two broken ones are refused."""
     path = tmp_path / "checkpoint" / "state.pt"
     assert not files.has_state(path)
     for epoch in (1, 2, 3):
@@ -113,7 +113,7 @@ def test_read_state_truncated_checkpoint_falls_back_one_before(tmp_path: Path) -
 
 
 def test_tensors_and_states_read_back(tmp_path: Path) -> None:
-    """Safetensors and checkpoints give back what was written."""
+    """Safetensors and checkpoints make a round trip."""
     tensors = {"a": torch.randn(3, 2), "b": torch.arange(4)}
     files.write_tensors(tmp_path / "t.safetensors", tensors)
     read = files.read_tensors(tmp_path / "t.safetensors")
@@ -134,7 +134,7 @@ def test_save_torch_disk_fault_is_an_os_error(tmp_path: Path) -> None:
 def test_read_state_pickle_is_refused_and_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A crafted checkpoint is one sentence, and nothing in it runs."""
+    """A crafted checkpoint is refused in one sentence, and its code does not run."""
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "checkpoint" / "state.pt"
     path.parent.mkdir()
@@ -150,7 +150,7 @@ def test_read_state_pickle_is_refused_and_not_run(
 
 @pytest.mark.parametrize("name", ["t.safetensors", "r.json"])
 def test_read_tensors_broken_file_is_one_sentence(tmp_path: Path, name: str) -> None:
-    """Half a file names itself and what to do."""
+    """A truncated file is named in one sentence that says what to do."""
     path = tmp_path / name
     path.write_bytes(b"{")
     read = files.read_tensors if name.startswith("t") else files.read_json
@@ -159,14 +159,14 @@ def test_read_tensors_broken_file_is_one_sentence(tmp_path: Path, name: str) -> 
 
 
 def test_write_tensors_is_readable_to_whom_the_folder_is(tmp_path: Path) -> None:
-    """By umask, not by safetensors, which keeps files to their owner."""
+    """Permissions follow the umask, not safetensors, which restricts files to their owner."""
     (tmp_path / "probe").touch()
     write_tables(tmp_path)["m.safetensors"]()
     assert (tmp_path / "m.safetensors").stat().st_mode == (tmp_path / "probe").stat().st_mode
 
 
 def test_read_tensors_refuses_numbers_that_are_not_finite(tmp_path: Path) -> None:
-    """The tensor is named; integers pass."""
+    """A tensor with NaN or infinity is named; integers pass."""
     path = tmp_path / "t.safetensors"
     files.write_tensors(path, {"n": torch.arange(3), "a": torch.tensor([1.0, torch.inf])})
     with pytest.raises(CheckpointError) as caught:
@@ -185,7 +185,7 @@ def begin_run(folder: Path) -> None:
 
 
 def test_has_file_misses_what_the_manifest_lists(tmp_path: Path) -> None:
-    """There, never written, deleted, and outside of any run."""
+    """A file is present, never written, deleted, or outside of any run."""
     path = tmp_path / METRICS
     assert not files.has_file(path)
     begin_run(tmp_path)
@@ -204,7 +204,7 @@ def test_has_file_misses_what_the_manifest_lists(tmp_path: Path) -> None:
 
 
 def test_has_folder_wants_each_file_whole(tmp_path: Path) -> None:
-    """One deleted, one changed, one too many."""
+    """A deleted, a changed and an unlisted file are refused."""
     begin_run(tmp_path)
     path = tmp_path / FITTED
 
@@ -235,7 +235,7 @@ def test_has_folder_wants_each_file_whole(tmp_path: Path) -> None:
 
 
 def test_read_state_takes_the_one_before_if_a_byte_is_flipped(tmp_path: Path) -> None:
-    """torch reads such a file without a word."""
+    """A flipped byte, which torch does not notice, falls back to the previous checkpoint."""
     begin_run(tmp_path)
     path = tmp_path / STATE
     for epoch in (1, 2):
@@ -252,7 +252,7 @@ def test_read_state_takes_the_one_before_if_a_byte_is_flipped(tmp_path: Path) ->
 
 
 def test_write_beside_lists_run_files_alone(tmp_path: Path) -> None:
-    """What is made for people may be written while another process changes the run."""
+    """Reports are not listed, as another process may be changing the run."""
     begin_run(tmp_path)
     for name in ("levels/0/history.csv", "report.html", "mine.txt"):
         files.write_beside(tmp_path / name, lambda path: path.write_text("x"))
@@ -260,7 +260,7 @@ def test_write_beside_lists_run_files_alone(tmp_path: Path) -> None:
 
 
 def test_a_damaged_manifest_is_one_sentence(tmp_path: Path) -> None:
-    """Of whoever writes or looks."""
+    """A damaged manifest is one sentence for every writer and reader."""
     path = tmp_path / MANIFEST
     path.write_text('{"format": 1, "files": []}')
     (tmp_path / CONFIG).touch()
@@ -279,7 +279,7 @@ def test_a_damaged_manifest_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_reading_makes_one_sentence_of_any_failure(tmp_path: Path) -> None:
-    """Of the manifest, of the disk, of pydantic; what is a sentence already stays as it is."""
+    """Failures of the manifest, the disk and pydantic become one sentence; ours pass."""
 
     class Content(BaseModel):
         number: int

@@ -24,7 +24,7 @@ from match_graph.io.json_lines import read_values, read_vector
     ],
 )
 def test_read_values_are_strings(value: Any, expected: list[str] | None) -> None:
-    """Whole numbers by their digits; None for what is no value."""
+    """Whole numbers are read as their digits; other types are None."""
     assert read_values(value) == expected
 
 
@@ -55,7 +55,7 @@ def test_read_vector_takes_numbers_of_python_and_numpy(x: Any) -> None:
     ],
 )
 def test_read_vector_names_what_is_none(x: Any, fault: str) -> None:
-    """One sentence each."""
+    """Malformed vectors are one sentence each."""
     faults: list[str] = []
     assert read_vector({"x": x}, 2, "document 1", faults.append) is None
     assert len(faults) == 1

@@ -12,7 +12,7 @@ from match_graph.io.line_blocks import cut_file
 
 @pytest.mark.parametrize("end", [b"\n", b""])
 def test_cut_file_blocks_are_the_lines_in_order(tmp_path: Path, end: bytes) -> None:
-    """For every size, with lines longer than a block and without the last line's end."""
+    """Blocks of any size join to the file, also with long lines and without a final newline."""
     generator, path = random.Random(0), tmp_path / "a.jsonl"
     lines = [b"x" * generator.choice([0, 1, 5, 40]) + b"\n" for _ in range(60)] + [b"last" + end]
     path.write_bytes(b"".join(lines))
@@ -31,7 +31,7 @@ def test_cut_file_blocks_are_the_lines_in_order(tmp_path: Path, end: bytes) -> N
 
 
 def test_cut_file_packed_and_empty_files_are_one_block(tmp_path: Path) -> None:
-    """What is packed cannot be entered in the middle."""
+    """A packed file is one block, as it cannot be read from the middle."""
     packed, empty = tmp_path / "a.jsonl.gz", tmp_path / "b.jsonl"
     packed.write_bytes(gzip.compress(b"one\ntwo\n" * 100))
     empty.touch()
@@ -42,7 +42,7 @@ def test_cut_file_packed_and_empty_files_are_one_block(tmp_path: Path) -> None:
 
 
 def test_Block_lines_of_a_file_that_has_changed(tmp_path: Path) -> None:
-    """It is named, after what was read of it."""
+    """A file that changed since it was split is refused after it is read."""
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"one\ntwo\n")
     [block] = cut_file(path, 100)
@@ -61,7 +61,7 @@ def test_Block_lines_of_a_file_that_has_changed(tmp_path: Path) -> None:
 def test_Block_lines_too_long_with_its_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the file, where lines before the block were counted."""
+    """A line that is too long is named by its number in the file, if it is counted."""
     monkeypatch.setenv("MATCH_GRAPH_MAX_RECORD_MIB", "1")
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"one\ntwo\n" + b"x" * 2**21 + b"\nfour\n")

@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_write_manifest_lists_bytes_and_sha256(folder: Path) -> None:
-    """Of all files but itself, as sha256sum gives them."""
+    """All files but the manifest are listed, with the digests of sha256sum."""
     digest = "7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed"
     assert read_manifest(folder)["a"] == [(3, digest)]
     assert read_manifest(folder).keys() == {"a", "sub/b"}
@@ -39,7 +39,7 @@ def test_write_manifest_lists_bytes_and_sha256(folder: Path) -> None:
 
 
 def test_find_damage_says_what_is_wrong(folder: Path) -> None:
-    """A clause for each kind of damage; nothing where there is none."""
+    """Each kind of damage has its clause; an intact file has none."""
     assert [find_damage(folder, name) for name in ("a", "sub/b", "neither")] == ["", "", ""]
     (folder / "a").write_bytes(b"onf")
     assert find_damage(folder, "a") == (
@@ -64,7 +64,7 @@ def test_find_damage_says_what_is_wrong(folder: Path) -> None:
 def test_find_damage_hashes_large_files_on_request(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From LARGE_BYTES on; their sizes are compared always."""
+    """Large files are compared by size, and by SHA-256 on request."""
     monkeypatch.setattr(manifest, "LARGE_BYTES", 3)
     (folder / "a").write_bytes(b"onf")
     assert find_damage(folder, "a") == ""
@@ -74,7 +74,7 @@ def test_find_damage_hashes_large_files_on_request(
 
 
 def test_read_manifest_is_its_callers_own(folder: Path) -> None:
-    """The manifest that is kept between two files does not change with what a caller does."""
+    """The cached manifest does not change with what a caller does to its copy."""
     found = read_manifest(folder)
     expected = {name: [*states] for name, states in found.items()}
     for states in found.values():
@@ -107,7 +107,7 @@ def test_read_manifest_is_its_callers_own(folder: Path) -> None:
     ],
 )
 def test_read_manifest_refuses_damage(folder: Path, content: str, reason: str) -> None:
-    """Each as a clause, never as another error."""
+    """Every damage of a manifest is a ValueError with a clause."""
     (folder / MANIFEST).write_text(content)
     found = find_damage(folder, "a")
     assert reason in found
@@ -115,7 +115,7 @@ def test_read_manifest_refuses_damage(folder: Path, content: str, reason: str) -
 
 
 def test_changing_holds_whenever_it_is_interrupted(folder: Path) -> None:
-    """Old and new content pass within; afterwards the new one alone."""
+    """Old and new content are valid within the block, the new one alone afterwards."""
     (folder / "new").write_bytes(b"three")
     states = {"a": [compute_digest(folder / "new")], "sub/b": [None]}
     with changing(folder, states):
@@ -130,7 +130,7 @@ def test_changing_holds_whenever_it_is_interrupted(folder: Path) -> None:
 
 
 def test_changing_keeps_all_states_of_a_killed_process(folder: Path) -> None:
-    """After two kills before the rename, the file is still what it was."""
+    """After two kills before the rename, the old content is still valid."""
     for text in (b"x", b"y"):
         (folder / "new").write_bytes(text)
         states = {"a": [compute_digest(folder / "new")]}
@@ -143,7 +143,7 @@ def test_changing_keeps_all_states_of_a_killed_process(folder: Path) -> None:
 def test_find_damage_reads_the_manifest_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file that another process replaces between the two reads is no damage."""
+    """A file that another process replaces meanwhile is not damaged."""
     old = read_manifest(folder)
     (folder / "a").write_bytes(b"other")
     write_manifest(folder)
@@ -156,7 +156,7 @@ def test_find_damage_reads_the_manifest_again(
 
 
 def test_read_bytes_has_a_limit(tmp_path: Path) -> None:
-    """A file past it is not read."""
+    """A file that exceeds the limit is not read."""
     (tmp_path / "a").write_bytes(b"1234")
     assert read_bytes(tmp_path / "a", 4) == b"1234"
     with pytest.raises(OSError, match="It has 4 bytes, more than 3"):
@@ -164,7 +164,7 @@ def test_read_bytes_has_a_limit(tmp_path: Path) -> None:
 
 
 def test_parse_json_is_strict() -> None:
-    """UTF-8, finite numbers."""
+    """Only UTF-8 and finite numbers are accepted."""
     assert parse_json(json.dumps({"a": [1, 2.5]}).encode()) == {"a": [1, 2.5]}
     for text in (b"\xff", b"Infinity", b"1e999", b""):
         with pytest.raises(ValueError, match=r"decode|constant|Infinity|too large|Expecting"):

@@ -11,13 +11,13 @@ from match_graph.io.names import read_path
 
 @pytest.mark.parametrize("given", ["a/b", Path("a/b")])
 def test_read_path_takes_strings_and_paths(given: str | Path) -> None:
-    """Both give a path."""
+    """Strings and paths give a path."""
     assert read_path(given, "A folder") == Path("a", "b")
 
 
 @pytest.mark.parametrize("given", [None, 3, b"a", ["a"], "a\0b"])
 def test_read_path_refuses_what_is_no_path(given: Any) -> None:
-    """One sentence with what was found, also for a name that no file can have."""
+    """Another type, or a name with NUL, is refused with what was found."""
     with pytest.raises(ConfigError) as caught:
         read_path(given, "A folder")
     assert str(caught.value) == (

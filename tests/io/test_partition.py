@@ -24,7 +24,7 @@ def read_numbered(parts: list[Partition]) -> list[tuple[int, bytes]]:
     st.integers(1, 50),
 )
 def test_split_lines_blocks_hold_every_line_once(lines, end, size) -> None:
-    """In order and by number."""
+    """Blocks hold every line once, in order, with its number."""
     import tempfile
 
     with tempfile.TemporaryDirectory() as place:
@@ -39,7 +39,7 @@ def test_split_lines_blocks_hold_every_line_once(lines, end, size) -> None:
 
 
 def test_split_lines_packed_file_is_one(tmp_path: Path) -> None:
-    """Nobody can begin in the middle of a gzip file."""
+    """A gzip file is one partition, as it cannot be read from the middle."""
     path = tmp_path / "a.jsonl.gz"
     path.write_bytes(gzip.compress(b"a\nb\n"))
     assert split_lines(path, size=1) == [Partition(path)]
@@ -49,7 +49,7 @@ def test_split_lines_packed_file_is_one(tmp_path: Path) -> None:
 def test_split_lines_refuses_no_line_that_is_too_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wherever the block is full: the line is cut, but too long in its block too."""
+    """A line that is too long is split here, and refused by the reader of its block."""
     monkeypatch.setenv("MATCH_GRAPH_MAX_RECORD_MIB", "1")
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"a\n" + b"x" * (3 * 2**20) + b"\nb\n")

@@ -6,7 +6,7 @@ from match_graph.io.run_folder import CONTENT, LISTED, LOCK, RUN_FILES
 
 
 def test_RUN_FILES_have_every_name_that_a_run_writes(trained_run: Run) -> None:
-    """With a line for readers, but for what is the run's own business."""
+    """Every file that a run writes is listed, with a description unless it is internal."""
     there = {path.name for path in trained_run.folder.iterdir()}
     assert there <= RUN_FILES
     assert {name for name in there - {MANIFEST, LOCK} if not CONTENT[name]} <= {"checkpoint"}

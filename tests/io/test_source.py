@@ -21,7 +21,7 @@ def read_lines(*paths: Path) -> list[bytes]:
 
 
 def test_open_sources_plain_and_gzip_give_the_same_lines(tmp_path: Path) -> None:
-    """Only a line feed ends a line; a Unicode line separator does not."""
+    """Plain and gzip give the same lines; a Unicode line separator ends none."""
     plain, packed, capitals = (tmp_path / name for name in ("a.txt", "a.txt.gz", "B.TXT.GZ"))
     plain.write_bytes(b"".join(LINES))
     for path in (packed, capitals):
@@ -30,7 +30,7 @@ def test_open_sources_plain_and_gzip_give_the_same_lines(tmp_path: Path) -> None
 
 
 def test_open_sources_truncated_gzip_file_is_named_by_line(tmp_path: Path) -> None:
-    """The lines before are read; the message says where it breaks off."""
+    """The lines before the truncation are read, and the message names the next one."""
     path = tmp_path / "papers.jsonl.gz"
     whole = gzip.compress(b"".join(b"%d\n" % number for number in range(100_000)))
     path.write_bytes(whole[: len(whole) // 2])
@@ -56,7 +56,7 @@ def test_open_sources_file_that_is_no_gzip_is_named(tmp_path: Path) -> None:
 
 
 def test_open_sources_damaged_gzip_file_is_named(tmp_path: Path) -> None:
-    """A wrong byte in the middle is found by the packing itself or by its checksum."""
+    """A wrong byte is found by deflate or by the checksum."""
     whole = bytearray(gzip.compress(b"".join(b"%d\n" % number for number in range(1000))))
     whole[len(whole) // 2] ^= 0xFF
     (tmp_path / "a.gz").write_bytes(whole)
@@ -65,7 +65,7 @@ def test_open_sources_damaged_gzip_file_is_named(tmp_path: Path) -> None:
 
 
 def test_open_sources_progress_counts_megabytes_of_all_files(tmp_path: Path) -> None:
-    """The total is known, what is done rises to it; compressed files count as they lie there."""
+    """Progress rises to the total of all files, measured before unpacking."""
     seen: list[tuple[object, ...]] = []
 
     @contextmanager
@@ -98,7 +98,7 @@ def test_open_sources_reporter_shows_the_progress(
 
 
 def test_find_files_of_a_folder_by_suffix(tmp_path: Path) -> None:
-    """A file is taken as it is; of a folder those with the suffix, packed or not, by name."""
+    """Files of a folder are found by suffix, packed or not; a file is taken as it is."""
     for name in ("b.xml", "a.xml.gz", "c.txt", "d.xml.bak", "f.XML"):
         (tmp_path / name).touch()
     (tmp_path / "e.xml").mkdir()
@@ -121,7 +121,7 @@ def test_find_files_no_file_says_where_to_put_it(tmp_path: Path) -> None:
 def test_bounded_lines_refuses_a_line_past_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A gzip of a few KB that unpacks to 40 MiB in one line; the limit can be changed."""
+    """A gzip of a few KB that unpacks to a line of 40 MiB is refused; the limit can be changed."""
     path = tmp_path / "a.jsonl.gz"
     path.write_bytes(gzip.compress(b"{}\n" + b"x" * (40 << 20)))
     with pytest.raises(CorpusError) as caught:
@@ -144,7 +144,7 @@ def test_bounded_lines_refuses_a_line_past_the_limit(
 def test_bounded_lines_refuses_endless_blank_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They cost time and say nothing."""
+    """The number of blank lines is bounded."""
     monkeypatch.setattr("match_graph.io.source.MAX_BLANK_LINES", 2)
     (tmp_path / "a.txt").write_bytes(b"\n \nx\n\t\n\r\n")
     with pytest.raises(CorpusError) as caught:
@@ -168,7 +168,7 @@ def test_bounded_lines_refuses_endless_blank_lines(
 def test_open_regular_refuses_what_would_block_or_is_not_there(
     tmp_path: Path, name: str, reason: str
 ) -> None:
-    """At once, with the reason."""
+    """Pipes, devices and missing files are refused at once, with the reason."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     (tmp_path / "circle").symlink_to(tmp_path / "circle")
@@ -182,7 +182,7 @@ def test_open_regular_refuses_what_would_block_or_is_not_there(
 
 
 def test_find_files_refuses_a_link_to_nothing(tmp_path: Path) -> None:
-    """A file that is not there any more is not passed over."""
+    """A dangling link is refused, not skipped."""
     (tmp_path / "a.jsonl").write_text("{}")
     (tmp_path / "b.jsonl").symlink_to(tmp_path / "gone")
     with pytest.raises(CorpusError, match=r"b\.jsonl' is none that can be read"):
@@ -190,7 +190,7 @@ def test_find_files_refuses_a_link_to_nothing(tmp_path: Path) -> None:
 
 
 def test_resolve_path_refuses_circles_and_nul(tmp_path: Path) -> None:
-    """A sentence for each."""
+    """Cyclic links and a NUL are one sentence each."""
     (tmp_path / "circle").symlink_to(tmp_path / "circle")
     for path, reason in (
         (tmp_path / "circle", "its links lead in a circle"),
@@ -204,7 +204,7 @@ def test_resolve_path_refuses_circles_and_nul(tmp_path: Path) -> None:
 
 
 def test_Sources_read_whole_plain_and_gzip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that breaks off, or is too large, is named."""
+    """A truncated file, and one that is too large, are named."""
     monkeypatch.setenv("MATCH_GRAPH_MAX_RECORD_MIB", "1")
     plain, packed = tmp_path / "a.json", tmp_path / "a.json.gz"
     plain.write_bytes(b"{}")

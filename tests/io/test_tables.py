@@ -13,7 +13,7 @@ from match_graph.io.tables import map_arrow, text_schema, write_arrow, write_fra
 
 
 def test_write_table_cuts_do_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same bytes and the frame's types, in row groups of equal size."""
+    """The bytes do not depend on how rows are divided into tables."""
     monkeypatch.setattr(tables, "ROW_GROUP", 7)
     depth = pd.array([None, *range(22)], dtype="Int16")
     frame = pd.DataFrame({"id": [f"é{n}" for n in range(23)], "depth": depth})
@@ -30,7 +30,7 @@ def test_write_table_cuts_do_not_matter(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_write_arrow_old_mapping_goes_on(tmp_path: Path) -> None:
-    """A file that is written again while another process reads it."""
+    """A memory-mapped file can be replaced while another process reads it."""
     path = tmp_path / "a.arrow"
     write_arrow(path, pa.table({"n": np.arange(5)}))
     before = map_arrow(path)

@@ -10,7 +10,7 @@ from match_graph.io.weights import Layout, advise_training, order_tensors, write
 
 
 def test_write_blocks_same_bytes_as_save_file(tmp_path: Path) -> None:
-    """Whatever the blocks, also of a table without rows, of other types and beyond ASCII."""
+    """Bytes equal those of safetensors for any blocks, empty tables, types and names."""
     tables = {
         "word": torch.randn(7, 3),
         "autor_ü": torch.randn(5, 3),
@@ -27,7 +27,7 @@ def test_write_blocks_same_bytes_as_save_file(tmp_path: Path) -> None:
 
 
 def test_advise_training_is_for_a_shell() -> None:
-    """A folder with blanks is one word of it."""
+    """A folder with blanks is quoted."""
     assert advise_training("toy", Path("a b")) == (
         "match-graph train toy --config 'a b/config.yaml' --out 'a b'"
     )

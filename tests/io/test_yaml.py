@@ -20,7 +20,7 @@ MERGES = "a0: &a0 {x: 1}\n" + "".join(
 
 
 def test_parse_yaml_gives_plain_values() -> None:
-    """Aliases and merges of people's size; a date is text, whether it exists or not."""
+    """Aliases and merges of usual size are read; a date is text."""
     text = "base: &b {x: 1, y: 0.5}\nmine: {<<: *b, y: 2}\nday: 2024-02-30\nlist: [*b, yes, ~]\n"
     base = {"x": 1, "y": 0.5}
     assert parse_yaml(text) == {
@@ -57,14 +57,14 @@ def test_parse_yaml_gives_plain_values() -> None:
     ],
 )  # fmt: skip
 def test_parse_yaml_refuses(text: str, reason: str) -> None:
-    """Each kind by its reason and its line."""
+    """Each kind of fault is refused with its reason and line."""
     with pytest.raises(ValueError) as caught:
         parse_yaml(text)
     assert str(caught.value).startswith(reason)
 
 
 def test_parse_yaml_reads_numbers_with_exponents() -> None:
-    """1e-3 is a number, as in YAML 1.2; what only looks like one is text."""
+    """1e-3 is a number, as in YAML 1.2; similar text stays text."""
     assert parse_yaml("[1e-3, -2E+5, 3.e2, 1.5e3]") == [0.001, -200000.0, 300.0, 1500.0]
     assert parse_yaml("[1e, e3, 1e-3x, '1e-3']") == ["1e", "e3", "1e-3x", "1e-3"]
     with pytest.raises(ValueError, match="a number must be finite, found 1e999"):
@@ -82,7 +82,7 @@ def test_dump_yaml_is_read_back(value: object) -> None:
 
 
 def test_read_yaml_names_the_file(tmp_path: Path) -> None:
-    """Too large, twice the same key, not UTF-8, a pipe that nobody writes to, a folder."""
+    """A file that is too large, malformed, a pipe or a folder is named."""
     path = tmp_path / "c.yaml"
 
     def message(where: Path) -> str:
