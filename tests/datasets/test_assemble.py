@@ -78,7 +78,7 @@ def sample(synthetic: Synthetic) -> Sample:
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many fragments, ranges and row groups."""
+    """Small blocks, so that there are many fragments, ranges and row groups."""
     monkeypatch.setattr(module, "BLOCK_BYTES", 20_000)
     monkeypatch.setattr(strings, "RANGE", 300)
     monkeypatch.setattr(strings, "_BLOCK", 70)
@@ -113,7 +113,7 @@ def assert_same(left: dict[str, bytes], right: dict[str, bytes]) -> None:
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_assemble_same_bytes_as_in_memory(name: str, sample: Sample, tmp_path: Path) -> None:
-    """Of every reader, with names, depths, times, citations and words that are cut."""
+    """Fragments give the bytes of a build in memory for every reader."""
     raw = tmp_path / "raw"
     raw.mkdir()
     WRITERS[name](sample, raw)
@@ -161,7 +161,7 @@ def make_reader(files: Sequence[Path], faults: Any = "refuse", **options: Any) -
 
 
 def test_assemble_faults_as_in_memory(tmp_path: Path) -> None:
-    """The same lines in the same order, repeated documents of other fragments among them."""
+    """Fragments give the faults of a build in memory, in order, also across files."""
     files = write_faulty(tmp_path)
     with pytest.raises(CorpusError) as expected:
         make_reader(files).read_corpus()
@@ -185,7 +185,7 @@ BLOCKS = {
 def test_assemble_faults_of_later_blocks_name_their_line(
     name: str, sample: Sample, tmp_path: Path
 ) -> None:
-    """Lines count from the first of the file, not of the block."""
+    """Lines are counted from the start of the file, not of the block."""
     WRITERS[name](sample, tmp_path)
     path = tmp_path / BLOCKS[name]
     with path.open("a") as file:
@@ -196,7 +196,7 @@ def test_assemble_faults_of_later_blocks_name_their_line(
 
 
 def test_assemble_faults_of_later_names_give_their_line(sample: Sample, tmp_path: Path) -> None:
-    """Names of labels are read in blocks too."""
+    """Faults in blocks of names are named by line, too."""
     WRITERS["mag-cs"](sample, tmp_path)
     (tmp_path / "id2label.txt").write_bytes(b"l\tname\n" * 9000 + b"\xff\n")
     with pytest.raises(CorpusError, match=r"id2label\.txt:9001: "):
@@ -205,7 +205,7 @@ def test_assemble_faults_of_later_names_give_their_line(sample: Sample, tmp_path
 
 @pytest.mark.parametrize("more", [{}, {"date": "2020"}])
 def test_assemble_skipped_as_in_memory(tmp_path: Path, more: dict[str, str]) -> None:
-    """Nodes of skipped documents alone are left out, and notes on these documents do not count.
+    """Nodes of skipped documents alone are left out, and notes of these documents.
 
     Times are kept where all other documents have one.
     """
@@ -220,7 +220,7 @@ def test_assemble_skipped_as_in_memory(tmp_path: Path, more: dict[str, str]) -> 
 
 
 def test_assemble_many_faults_as_in_memory(tmp_path: Path) -> None:
-    """Reading ends at a hundred, wherever they stand."""
+    """Reading stops at a hundred faults, in whichever fragments they are."""
     rows = [[make_row(100 * part + n, text=n) for n in range(60)] for part in range(3)]
     files = [write_rows(tmp_path / f"{part}.jsonl", rows[part]) for part in range(3)]
     with pytest.raises(CorpusError) as expected:
@@ -240,7 +240,7 @@ def test_assemble_many_faults_as_in_memory(tmp_path: Path) -> None:
     ],
 )
 def test_assemble_faults_of_the_whole(rows, options, tmp_path: Path) -> None:
-    """No training document, a cycle, columns that no document has."""
+    """Faults over all fragments: no training document, a cycle, missing columns."""
     if "taxonomy" in options:
         (tmp_path / "t.txt").write_text(options["taxonomy"])
         options = {"taxonomy": str(tmp_path / "t.txt")}
@@ -253,7 +253,7 @@ def test_assemble_faults_of_the_whole(rows, options, tmp_path: Path) -> None:
 
 
 def test_assemble_oddities_as_in_memory(tmp_path: Path) -> None:
-    """Empty fields and a hierarchy of something else are said of the whole."""
+    """Empty fields and a hierarchy without labels of documents are warned of."""
     rows = [make_row(n, author=[], date=None if n else "2020") for n in range(200)]
     files = [write_rows(tmp_path / "a.jsonl", rows)]
     (tmp_path / "t.txt").write_text("p q\n")
@@ -264,7 +264,7 @@ def test_assemble_oddities_as_in_memory(tmp_path: Path) -> None:
 
 
 def test_assemble_fields_may_have_any_name(tmp_path: Path) -> None:
-    """Those of lists that a build keeps beside its fields too, such as gold labels."""
+    """Fields may have the names of lists in a build, such as gold labels."""
     rows = [
         make_row(
             n, label=["lm"[n % 2]], targets=[f"t{n % 5}"], cites=[f"c{n % 3}"], reference=["d1"]
@@ -279,7 +279,7 @@ def test_assemble_fields_may_have_any_name(tmp_path: Path) -> None:
 
 
 def test_assemble_later_versions_as_in_memory(tmp_path: Path) -> None:
-    """A later version in another file is dropped, with what was counted of it.
+    """A later version in another file is dropped, with the counts of its notes.
 
     The earlier ones alone have dates, so that all documents have times.
     """
@@ -306,7 +306,7 @@ def test_assemble_later_versions_as_in_memory(tmp_path: Path) -> None:
 def test_assemble_killed_build_resumes(
     sample: Sample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fragments of a killed build are kept, those of another partition or format read again."""
+    """Complete fragments of a killed build are kept; others are read again."""
     WRITERS["custom json"](sample, tmp_path)
     reader, read = READERS["custom json"](tmp_path), module._read_fragment
     seen: list[int] = []
@@ -337,7 +337,7 @@ def test_assemble_killed_build_resumes(
 
 
 def test_assemble_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One sentence, and no fragments."""
+    """A full disk is one sentence, and no fragments are left."""
 
     def fill(*_: Any) -> None:
         raise OSError(28, "No space left on device")
@@ -354,7 +354,7 @@ def test_assemble_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
 def test_assemble_planted_as_in_memory(
     options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of pieces, with raw texts and without."""
+    """Blocks of synthetic documents give the bytes of a build in memory."""
     monkeypatch.setattr("match_graph.datasets.planted.PIECE", 700)
     dataset = Synthetic(root=tmp_path / "root", **options)
     assert len(dataset.reader().list_partitions()) > 2

@@ -32,7 +32,7 @@ class FatalReader(CustomReader):
 
 
 class Opened:
-    """A cluster that is open."""
+    """A cluster that is already open."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -56,7 +56,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.slow
 def test_assemble_two_workers_one_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same bytes as in this process, also where one is killed; its faults and its end too."""
+    """Two workers give the bytes of one process, also if one is killed; faults are equal."""
     pytest.importorskip("distributed", reason="no Dask (extra: scale)")
     import dask
 
@@ -99,7 +99,7 @@ def test_assemble_two_workers_one_killed(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_assemble_one_worker_reads_each_corpus_by_its_reader(tmp_path: Path) -> None:
-    """A worker reads a second corpus by the columns of that one."""
+    """A worker reads a second corpus with that one's own reader."""
     write_rows(tmp_path / "a.jsonl", 0, title="another text")
     about = {"name": "it", "tokenizer": "regex", "source": {}}
     cluster: Any = Opened(run_here)
@@ -112,7 +112,7 @@ def test_assemble_one_worker_reads_each_corpus_by_its_reader(tmp_path: Path) -> 
 
 
 def test_open_dataset_cluster_unused_where_built(tmp_path: Path) -> None:
-    """What is built is opened without starting anything."""
+    """A built data set is opened without starting the cluster."""
     write_rows(tmp_path / "a.jsonl", 0)
     options = {"path": str(tmp_path / "a.jsonl"), "root": tmp_path}
     open_dataset("custom", **options)

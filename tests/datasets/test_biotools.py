@@ -114,7 +114,7 @@ def refusal(folder: Path, **options: Any) -> str:
 
 
 def test_BioToolsReader_parts_of_a_record(tmp_path: Path) -> None:
-    """Text and venue of the first publication with metadata, authors and references of all."""
+    """Text and venue are of the first publication with metadata, authors of all."""
     fields = ["venue", "author", "reference", "credit", "language", "tool_type"]
     corpus = read(write(tmp_path), fields=fields)
     text = "A tool finds genes.  On a tool It is there."
@@ -137,7 +137,7 @@ def test_BioToolsReader_parts_of_a_record(tmp_path: Path) -> None:
 
 
 def test_BioToolsReader_hierarchy_is_the_part_above_labels(tmp_path: Path) -> None:
-    """An obsolete class has a name and no parent; a class below all labels is left out."""
+    """The hierarchy has the ancestors of labels alone; an obsolete class has no parent."""
     corpus = read(write(tmp_path))
     edges = set(corpus.hierarchy[["child", "parent"]].itertuples(index=False, name=None))
     assert edges == {
@@ -153,7 +153,7 @@ def test_BioToolsReader_hierarchy_is_the_part_above_labels(tmp_path: Path) -> No
 
 
 def test_BioToolsReader_equals_the_match_folder(data_folder: Path, tmp_path: Path) -> None:
-    """Every record of the slice: text, labels, metadata and split; and the names of labels."""
+    """Text, labels, metadata, split and label names equal those of the MATCH folder."""
     raw, made = data_folder / "raw" / "biotools", data_folder / "biotools"
     if not raw.is_dir() or not made.is_dir():
         pytest.skip(f"no records of bio.tools, or no biotools, in {data_folder}")
@@ -202,7 +202,7 @@ def test_BioToolsReader_hierarchy_of_the_whole_corpus(data_folder: Path, tmp_pat
 
 
 def test_open_dataset_biotools_below_the_root(tmp_path: Path) -> None:
-    """Packed or plain; the checksums of the records are kept as one."""
+    """Packed and plain files are read; the records have one checksum."""
     folder = write(tmp_path / "raw" / "biotools")
     dataset = open_dataset("biotools", root=tmp_path)
     assert isinstance(dataset, BioTools)
@@ -225,7 +225,7 @@ def test_open_dataset_biotools_below_the_root(tmp_path: Path) -> None:
 def test_BioToolsReader_partitions_hold_every_record_once(
     tmp_path: Path, block: int | None
 ) -> None:
-    """In order, with the bytes of their files."""
+    """Partitions hold every record once, in order, with the bytes of their files."""
     files = find_records(write(tmp_path))
     parts = BioToolsReader(files).list_partitions(block)
     ranges = [tuple(map(int, part.kind.split(":"))) for part in parts]
@@ -249,7 +249,7 @@ def make_archive(path: Path, tools: dict[str, Any]) -> None:
 def test_BioTools_download_unpacks_the_archive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once; records come from the commit's archive, EDAM by its checksum."""
+    """The archive is extracted once; EDAM is verified by its checksum."""
     calls = []
 
     def fetch(address: str, path: Path, dataset: str, track: object, checksum: str = "") -> None:
@@ -272,7 +272,7 @@ def test_BioTools_download_unpacks_the_archive(
 
 
 def test_BioTools_archive_of_another_commit_is_refused(tmp_path: Path) -> None:
-    """Told by the number of its records; nothing of it is kept."""
+    """Another number of records is refused; nothing of the archive is kept."""
     archive = tmp_path / "raw" / "biotools" / "content.tar.gz"
     make_archive(archive, TOOLS)
     with pytest.raises(CorpusError) as caught:
@@ -286,7 +286,7 @@ def test_BioTools_archive_of_another_commit_is_refused(tmp_path: Path) -> None:
 
 
 def test_BioTools_missing_files_are_named(tmp_path: Path) -> None:
-    """Of a folder of the user's own nothing is fetched."""
+    """Missing files of a user's own folder are named, not fetched."""
     (tmp_path / "own").mkdir()
     path = str(tmp_path / "own")
     with pytest.raises(CorpusError) as caught:
@@ -330,7 +330,7 @@ FAULTS = [
 
 
 def test_BioToolsReader_faults_are_named_by_file_and_key(tmp_path: Path) -> None:
-    """All at once, or left out and listed."""
+    """All faults are listed at once, or their documents left out."""
     write(tmp_path / "raw", {**TOOLS, **ODD})
     assert refusal(tmp_path / "raw").splitlines() == [
         "The files of 'biotools' must be records of bio.tools, but 7 faults were found:",
@@ -344,7 +344,7 @@ def test_BioToolsReader_faults_are_named_by_file_and_key(tmp_path: Path) -> None
 def test_BioToolsReader_wrong_encoding_and_large_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each with its place."""
+    """A wrong encoding and a large record are named."""
     folder = write(tmp_path, {"a": TOOLS["a-tool"]})
     path = folder / "data" / "a" / "a.biotools.json"
     path.write_bytes(path.read_bytes().replace(b"finds", b"f\xe9nds"))
@@ -404,7 +404,7 @@ BOMB = (
 def test_read_edam_faults(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, sentence: str
 ) -> None:
-    """Malformed, crafted, of another kind, or too large."""
+    """A malformed, crafted, foreign or large ontology is refused."""
     monkeypatch.setenv("MATCH_GRAPH_MAX_RECORD_MIB", "1")
     folder = write(tmp_path)
     (folder / "EDAM_1.25.owl").write_text(content)
@@ -412,7 +412,7 @@ def test_read_edam_faults(
 
 
 def test_read_edam_in_other_forms(tmp_path: Path) -> None:
-    """A class in two parts, a parent within, a typed description, names in two languages."""
+    """Other RDF/XML forms: a class in two parts, a nested parent, a typed description."""
     one = '<rdfs:label xml:lang="fr">Un</rdfs:label><rdfs:label xml:lang="en">One</rdfs:label>'
     kind = '<rdf:type rdf:resource="http://www.w3.org/2002/07/owl#Class"/>'
     within = f'<rdfs:subClassOf><owl:Class rdf:about="{EDAM}topic_1"/></rdfs:subClassOf>'
@@ -434,7 +434,7 @@ def test_read_edam_in_other_forms(tmp_path: Path) -> None:
 
 
 def test_BioToolsRecord_numbers_and_terms_that_are_blank() -> None:
-    """A blank DOI is none; a term without URI counts as outside of EDAM."""
+    """A blank DOI is skipped; a term without a URI counts as outside of EDAM."""
     faults: list[str] = []
     terms = [term("topic_0091"), {"term": "?"}, {"uri": f"{EDAM}topic_0003 "}]
     publication = [{"doi": " ", "pmid": "123"}]
@@ -446,7 +446,7 @@ def test_BioToolsRecord_numbers_and_terms_that_are_blank() -> None:
 
 
 def test_read_edam_truncated_gzip_file(tmp_path: Path) -> None:
-    """It is named."""
+    """A truncated gzip file is named."""
     folder = write(tmp_path)
     (folder / "EDAM_1.25.owl.gz").write_bytes(gzip.compress(ONTOLOGY.encode())[:-20])
     assert refusal(folder) == (
@@ -456,8 +456,8 @@ def test_read_edam_truncated_gzip_file(tmp_path: Path) -> None:
     )
 
 
-def test_BioToolsReader_ontology_of_other_labels_is_told_of(tmp_path: Path) -> None:
-    """Where more than a twentieth of the labels are not in it."""
+def test_BioToolsReader_warns_of_labels_outside_edam(tmp_path: Path) -> None:
+    """A warning is given if more than a twentieth of the labels are not in EDAM."""
     tools = {
         name: {"biotoolsID": name, "name": name, "topic": [term(f"topic_9{name}")]}
         for name in ("1", "2", "3")

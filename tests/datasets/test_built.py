@@ -23,7 +23,7 @@ from match_graph.testing import write_match_folder
 def test_default_root_follows_the_environment(
     match_graph_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """$MATCH_GRAPH_HOME first, else the user's cache folder."""
+    """$MATCH_GRAPH_HOME is preferred to the user's cache folder."""
     assert default_root() == match_graph_home
     monkeypatch.setenv("MATCH_GRAPH_HOME", "")
     assert default_root() == Path(platformdirs.user_cache_dir("match-graph"))
@@ -56,7 +56,7 @@ def flip_byte(path: Path) -> None:
 def test_check_file_finds_a_flipped_byte(
     build: tuple[Path, Path], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At opening; of large files when it is asked for."""
+    """A flipped byte is found at opening, in large files on request."""
     folder, built = build
     dataset = MatchFolder(folder, root=built.parents[1])
     assert dataset.verify() == len([path for path in built.rglob("*") if path.is_file()]) - 1
@@ -108,10 +108,10 @@ WORDS, AUTHORS = "edges/document.contains.word", "edges/document.has.author"
         ("targets/ptr.npy", lambda a: a[:5], "it does not cut 25 edges into lists"),
     ],
 )
-def test_MappedGraph_refuses_arrays_of_something_else(
+def test_MappedGraph_refuses_inconsistent_arrays(
     build: tuple[Path, Path], name: str, change: Any, fault: str
 ) -> None:
-    """Also where the manifest was written anew: indices lead to what is there."""
+    """Indices out of range are refused, also with a matching manifest."""
     folder, built = build
     np.save(built / name, change(np.load(built / name)))
     write_manifest(built)
@@ -136,10 +136,8 @@ def test_MappedGraph_refuses_arrays_of_something_else(
         lambda schema: schema["edges"][0].pop("edge_type"),
     ],
 )
-def test_MappedGraph_refuses_a_schema_of_something_else(
-    build: tuple[Path, Path], spoil: Any
-) -> None:
-    """Types that are not there, counts that are none."""
+def test_MappedGraph_refuses_an_invalid_schema(build: tuple[Path, Path], spoil: Any) -> None:
+    """Unknown types and invalid counts in the schema are refused."""
     _, built = build
     about = json.loads((built / "corpus.json").read_text("utf-8"))
     spoil(about["schema"])
@@ -150,7 +148,7 @@ def test_MappedGraph_refuses_a_schema_of_something_else(
 
 
 def test_write_built_follows_no_link(tmp_path: Path) -> None:
-    """What lies beside a build under the names of earlier versions is left alone."""
+    """Links beside a build under the names of earlier versions are not followed."""
     folder, victim = write_match_folder(tmp_path / "toy"), tmp_path / "victim"
     victim.mkdir()
     (victim / "kept").touch()
@@ -166,7 +164,7 @@ def test_write_built_follows_no_link(tmp_path: Path) -> None:
 
 
 def test_write_built_keeps_nothing_of_a_lost_process(tmp_path: Path) -> None:
-    """A file that it had begun is neither in the folder nor in its list."""
+    """The temporary file of a lost worker is neither kept nor listed."""
 
     def write(folder: Path) -> None:
         (folder / "nodes").mkdir()

@@ -66,7 +66,7 @@ def refusal(path: Path, **options: Any) -> str:
 
 
 def test_CacmReader_parts_of_a_record(tmp_path: Path) -> None:
-    """Lines are joined as they are; lists are sorted; documents without labels are counted."""
+    """Lines are joined, lists sorted, and documents without labels counted."""
     config = Cacm.Config(fields=["venue", "author", "reference", "keyword"])
     corpus = CacmReader(write(tmp_path), config).read_corpus()
     texts = ["On Toys Toys are  discussed.", "On Caf\xe9s"]
@@ -86,12 +86,12 @@ def test_CacmReader_parts_of_a_record(tmp_path: Path) -> None:
     ("code", "parent"), [("5.14", "5.1"), ("3.02", "3.0"), ("5.1", "5"), ("5", None)]
 )
 def test_parent_code(code: str, parent: str | None) -> None:
-    """One digit less."""
+    """The parent of a category has one digit less."""
     assert parent_code(code) == parent
 
 
 def test_CacmReader_equals_the_match_folder(data_folder: Path, tmp_path: Path) -> None:
-    """Every document of the slice: text, labels, metadata and split."""
+    """Text, labels, metadata and split of every document equal those of the MATCH folder."""
     raw, made = data_folder / "raw" / "cacm" / "cacm_slice.all", data_folder / "cacm"
     if not raw.is_file() or not made.is_dir():
         pytest.skip(f"no slice of cacm.all, or no cacm, in {data_folder}")
@@ -121,7 +121,7 @@ def test_CacmReader_equals_the_match_folder(data_folder: Path, tmp_path: Path) -
 
 
 def test_open_dataset_cacm_below_the_root_is_read_from_there(tmp_path: Path) -> None:
-    """A folder of the name stays a folder; another file than the published one is told of."""
+    """A file below the root is read; one that is not the published file is warned of."""
     write(tmp_path / "raw" / "cacm")
     dataset = open_dataset("cacm", root=tmp_path)
     assert isinstance(dataset, Cacm)
@@ -134,7 +134,7 @@ def test_open_dataset_cacm_below_the_root_is_read_from_there(tmp_path: Path) -> 
 
 
 def test_Cacm_download_checks_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is fetched to its place once, from a commit, by its checksum."""
+    """The file is fetched once and verified by its checksum."""
     calls = []
 
     def fetch(address: str, path: Path, dataset: str, track: object, checksum: str) -> None:
@@ -148,7 +148,7 @@ def test_Cacm_download_checks_the_file(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_Cacm_path_without_a_file_is_refused(tmp_path: Path) -> None:
-    """Nothing is fetched there."""
+    """A path without the file is refused, and nothing is fetched."""
     path = tmp_path / "cacm.all"
     with pytest.raises(CorpusError) as caught:
         Cacm(path=str(path), root=tmp_path)
@@ -159,7 +159,7 @@ def test_Cacm_path_without_a_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_CacmReader_faults_are_named_by_line(tmp_path: Path) -> None:
-    """A citation that is none, a line before any field, an id that is given twice."""
+    """A malformed citation, a line outside of fields and a repeated id are named by line."""
     text = RECORDS.replace("2\t4\t1", "2 4").replace(".T\nOn Caf", "odd\n.T\nOn Caf")
     path = write(tmp_path, text + ".I 1\n.T\nAgain\n.C\n1.1\n.I 9\n.C\n1.1\n.I 9\n.C\n1.2\n")
     assert refusal(path).splitlines() == [
@@ -191,7 +191,7 @@ def test_CacmReader_faults_are_named_by_line(tmp_path: Path) -> None:
 def test_CacmReader_file_of_another_kind(
     tmp_path: Path, text: str, sentence: str, faults: Any
 ) -> None:
-    """One sentence, also where faults are left out."""
+    """A file without records is one sentence, also if faults are skipped."""
     with pytest.raises(CorpusError) as caught:
         CacmReader(write(tmp_path, text), faults=faults).read_corpus()
     assert str(
@@ -200,7 +200,7 @@ def test_CacmReader_file_of_another_kind(
 
 
 def test_CacmReader_record_size_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many short lines of one record."""
+    """The size of a record of many short lines is bounded."""
     monkeypatch.setenv("MATCH_GRAPH_MAX_RECORD_MIB", "1")
     path = write(tmp_path, ".I 1\n.T\n" + "word\n" * 300_000)
     assert refusal(path) == (

@@ -58,7 +58,7 @@ COLUMNS_OF_AUTHOR = {key: COLUMNS[key] for key in ("id", "text", "author", "labe
 
 @pytest.fixture
 def taxonomy(tmp_path: Path) -> Path:
-    """One edge between labels with blanks."""
+    """A taxonomy of one edge between labels with blanks."""
     path = tmp_path / "taxonomy.txt"
     path.write_text("all\tdeep learning\n")
     return path
@@ -67,7 +67,7 @@ def taxonomy(tmp_path: Path) -> Path:
 def test_CustomReader_every_kind_of_file_gives_the_same_corpus(
     tmp_path: Path, taxonomy: Path
 ) -> None:
-    """JSON lines, CSV, TSV and packed CSV, its name in capitals, of the same rows."""
+    """JSON lines, CSV, TSV and packed CSV of the same rows give the same corpus."""
     paths = [write_json(tmp_path / "a.jsonl"), write_csv(tmp_path / "a.csv")]
     paths.append(write_csv(tmp_path / "a.tsv", delimiter="\t"))
     paths.append(tmp_path / "B.CSV.GZ")
@@ -88,7 +88,7 @@ def test_CustomReader_every_kind_of_file_gives_the_same_corpus(
 
 
 def test_open_dataset_data_set_takes_its_options(tmp_path: Path, taxonomy: Path) -> None:
-    """Several files of a folder; the taxonomy among them is none of them."""
+    """Several files of a folder are read; the taxonomy among them is not a file of documents."""
     write_json(tmp_path / "raw" / "custom" / "a.jsonl", ROWS[:4])
     write_csv(tmp_path / "raw" / "custom" / "b.csv", [*ROWS[4:]])
     taxonomy = taxonomy.rename(tmp_path / "raw" / "custom" / "taxonomy.tsv")
@@ -117,7 +117,7 @@ def test_open_dataset_data_set_takes_its_options(tmp_path: Path, taxonomy: Path)
 
 
 def test_CustomReader_equal_texts_stay_together_at_random(tmp_path: Path) -> None:
-    """Twins do not fall into training and test."""
+    """Equal texts are in one split."""
     rows = [{"id": n, "text": f"text {n // 2}", "label": []} for n in range(2000)]
     corpus = CustomReader([write_json(tmp_path / "a.jsonl", rows)], Custom.Config()).read_corpus()
     splits = corpus.documents["split"].to_numpy()
@@ -126,7 +126,7 @@ def test_CustomReader_equal_texts_stay_together_at_random(tmp_path: Path) -> Non
 
 
 def test_CustomReader_missing_value_is_no_fault(tmp_path: Path) -> None:
-    """Null, empty and absent, where some document has the column."""
+    """Null, empty and absent values are accepted if some document has the column."""
     rows = [
         {"id": "a", "text": None, "label": None, "venue": ""},
         {"id": 2, "text": "x", "label": "one", "venue": None},
@@ -142,7 +142,7 @@ def test_CustomReader_missing_value_is_no_fault(tmp_path: Path) -> None:
 
 
 def test_CustomReader_several_columns_make_one_text_or_field(tmp_path: Path) -> None:
-    """An empty cell adds nothing, no blank either."""
+    """Several columns are joined; an empty cell adds no blank."""
     path = tmp_path / "a.csv"
     path.write_text("id,title,body,first,last,label,s\n1,,x,a; b,c,l,train\n2,y,,,d,l,test\n")
     columns = {"text": ["title", "body"], "author": ["first", "last"], "split": "s"}
@@ -161,7 +161,7 @@ def test_CustomReader_reads_a_year_as_pandas_writes_it(tmp_path: Path) -> None:
 
 
 def test_CustomReader_cell_is_one_value_without_a_separator(tmp_path: Path) -> None:
-    """Or has another one."""
+    """Without a separator a cell is one value; another separator can be set."""
     path = tmp_path / "a.csv"
     path.write_text("id,text,label\n1,x,a; b|c\n")
     for separator, expected in (("", ["a; b|c"]), ("|", ["a; b", "c"]), (";", ["a", "b|c"])):
@@ -170,7 +170,7 @@ def test_CustomReader_cell_is_one_value_without_a_separator(tmp_path: Path) -> N
 
 
 def test_CustomReader_column_that_no_document_has_is_named(tmp_path: Path) -> None:
-    """A misspelt column would pass for an empty one."""
+    """A misspelt column is refused, not read as an empty one."""
     path = write_json(tmp_path / "a.jsonl")
     assert refusal(path, columns={**COLUMNS_OF_AUTHOR, "text": "abstract"}) == (
         f"{SUMMARY}: no document has the columns ['abstract'], but they have ['body', 'day', "
@@ -181,7 +181,7 @@ def test_CustomReader_column_that_no_document_has_is_named(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", ["id", "split"])
 def test_CustomReader_column_of_ids_or_splits_is_named_once(tmp_path: Path, name: str) -> None:
-    """Not once for each document, which lacks it."""
+    """A missing column of ids or splits is one fault, not one per document."""
     path = write_csv(tmp_path / "a.csv")
     assert refusal(path, columns={**COLUMNS_OF_AUTHOR, name: "part"}).startswith(
         f"{SUMMARY}: no document has the columns ['part'], but they have ['body', "
@@ -189,7 +189,7 @@ def test_CustomReader_column_of_ids_or_splits_is_named_once(tmp_path: Path, name
 
 
 def test_CustomReader_stops_at_a_hundred_faults(tmp_path: Path) -> None:
-    """And says that there may be more."""
+    """Reading stops at a hundred faults; the message says that there may be more."""
     path = write_json(tmp_path / "a.jsonl", [{**ROWS[0], "key": ""} for _ in range(150)])
     message = refusal(path).splitlines()
     assert message[0] == f"{SUMMARY}, but at least 100 faults were found:"
@@ -207,7 +207,7 @@ def test_CustomReader_stops_at_a_hundred_faults(tmp_path: Path) -> None:
     ],
 )
 def test_CustomReader_warns_of_lists_in_strings(tmp_path: Path, name: str, cell: str) -> None:
-    """Which are one value each; a few of them may be meant. Empty cells do not count."""
+    """A column is warned of if most of its non-empty cells look like lists."""
     write = write_json if name.endswith("jsonl") else write_csv
     rows = [{**row, "key": f"{row['key']}{number}"} for number in range(2) for row in ROWS]
     config = Custom.Config(fields=["author"], columns=COLUMNS_OF_AUTHOR)
@@ -252,7 +252,7 @@ def test_CustomReader_refuses_multi_hot_labels(tmp_path: Path, name: str) -> Non
 
 
 def test_Custom_warns_of_texts_without_words(tmp_path: Path) -> None:
-    """One warning where many documents have such a text; empty texts do not count."""
+    """One warning is given if many non-empty texts have no words."""
     rows = [f"{n},{'слово' if n % 2 else ''},a\n" for n in range(40)]
     path = tmp_path / "d.csv"
     path.write_text(f"id,text,label\n{''.join(rows)}", encoding="utf-8")
@@ -269,7 +269,7 @@ def test_Custom_warns_of_texts_without_words(tmp_path: Path) -> None:
 
 
 def test_CustomReader_lists_in_strings_of_one_file_alone(tmp_path: Path) -> None:
-    """Few of all rows; nor where the user says that a cell is one value."""
+    """No warning if few of all rows look like lists, or cells are single values by option."""
     rows = [{**row, "key": f"{row['key']}{number}"} for number in range(9) for row in ROWS]
     last = [{**ROWS[0], "key": "last", "tags": "deep; all"}]
     paths = [write_json(tmp_path / "a.jsonl", rows), write_json(tmp_path / "b.jsonl", last)]
@@ -284,7 +284,7 @@ def test_CustomReader_lists_in_strings_of_one_file_alone(tmp_path: Path) -> None
 
 
 def test_CustomReader_absent_column_beside_other_faults(tmp_path: Path) -> None:
-    """They are told too; of what was not read nothing is said."""
+    """Other faults are listed with an absent column, unless reading has stopped."""
     path = write_json(tmp_path / "a.jsonl", [{"text": "a"}] * 3)
     with path.open("a") as file:
         file.write("{bad\n")
@@ -333,7 +333,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_CustomReader_wrong_values_are_named_by_line(tmp_path: Path, name: str) -> None:
-    """With what was found."""
+    """Wrong values are named by line and shown."""
     change, fault = FAULTS[name]
     path = write_json(tmp_path / "a.jsonl", [*ROWS[:2], {**ROWS[2], **change}])
     columns = {**COLUMNS_OF_AUTHOR, "split": "fold", "date": "day"}
@@ -351,7 +351,7 @@ def test_CustomReader_wrong_values_are_named_by_line(tmp_path: Path, name: str) 
 def test_CustomReader_skips_no_rest_of_a_file(
     tmp_path: Path, line: bytes, fault: str | None
 ) -> None:
-    """A fault that leaves the rows behind it unread is refused also where documents may go."""
+    """A fault that hides the rest of a file is refused even if faults are skipped."""
     head, row = b"id,text,author,label,fold", b"%d,text of %d,bo,l,train"
     lines = [head, row % (1, 1), line, row % (4, 4)] if fault else [line, row % (1, 1)]
     (tmp_path / "a.csv").write_bytes(b"\n".join(lines) + b"\n")
@@ -364,7 +364,7 @@ def test_CustomReader_skips_no_rest_of_a_file(
 
 
 def test_CustomReader_skips_a_row_that_is_not_utf8(tmp_path: Path) -> None:
-    """It is left out, not kept with a letter that nobody wrote."""
+    """A row that is not UTF-8 is left out, not decoded with replacement characters."""
     lines = [b"id,text,label,fold", b"1,one,l,train", b"2,caf\xe9,l,train", b"3,three,l,test"]
     (tmp_path / "a.csv").write_bytes(b"\n".join(lines) + b"\n")
     config = Custom.Config(fields=[], columns={"split": "fold"})
@@ -374,7 +374,7 @@ def test_CustomReader_skips_a_row_that_is_not_utf8(tmp_path: Path) -> None:
 
 
 def test_CustomReader_cycle_of_the_taxonomy_is_named(tmp_path: Path, taxonomy: Path) -> None:
-    """A label above itself, too."""
+    """A cycle is named, a self-loop, too."""
     taxonomy.write_text("all\tall\n")
     assert refusal(write_json(tmp_path / "a.jsonl"), taxonomy=str(taxonomy)) == (
         "The corpus 'custom' must be consistent: the label hierarchy must be acyclic, but "
@@ -384,7 +384,7 @@ def test_CustomReader_cycle_of_the_taxonomy_is_named(tmp_path: Path, taxonomy: P
 
 
 def test_Custom_options_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
-    """All at once, before anything is read."""
+    """Contradictory options are listed at once, before anything is read."""
     with pytest.raises(ConfigError) as caught:
         Custom(root=tmp_path, columns={"x": "y", "id": ["a", "b"], "split": "s"}, train_until=2000)
     assert str(caught.value).splitlines() == [
@@ -398,7 +398,7 @@ def test_Custom_options_that_do_not_go_together_are_refused(tmp_path: Path) -> N
 
 
 def test_Custom_no_file_says_where_to_put_it(tmp_path: Path) -> None:
-    """By suffixes, folder and option."""
+    """Without a file the message names suffixes, folder and option."""
     with pytest.raises(CorpusError) as caught:
         Custom(root=tmp_path)
     assert str(caught.value) == (
@@ -415,7 +415,7 @@ SPLIT_COLUMN = {"split": "s"}
 
 
 def test_Custom_nothing_is_written_beside_the_users_files(tmp_path: Path) -> None:
-    """Nor is a folder made that the user has not."""
+    """Nothing is written beside the files, and no folder is made."""
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "a.jsonl").write_text(LINE)
@@ -440,7 +440,7 @@ def test_Custom_ignored_taxonomy_need_not_be_there(tmp_path: Path) -> None:
 
 
 def test_Custom_build_follows_the_content_not_the_place(tmp_path: Path) -> None:
-    """The same file elsewhere is the same build; another content is another."""
+    """The key of a build depends on the content of the file, not on its path."""
     checksums = []
     for name, content in (("one", LINE), ("two", LINE), ("three", LINE.replace('"x"', '"y"'))):
         (tmp_path / name).mkdir()
@@ -451,7 +451,7 @@ def test_Custom_build_follows_the_content_not_the_place(tmp_path: Path) -> None:
 
 
 def test_UserFiles_every_class_of_users_files_says_what_it_reads() -> None:
-    """Suffixes, and a card by its registered name."""
+    """Every subclass has suffixes, and a card by its registered name."""
     classes = {name: cls for name, cls in DATASETS.items() if issubclass(cls, UserFiles)}
     assert sorted(classes) == ["custom", "openalex", "pubmed-xml"]
     for name, cls in classes.items():

@@ -23,12 +23,12 @@ PIECES = (
 
 @pytest.fixture(scope="module")
 def sample(synthetic: Synthetic) -> Sample:
-    """Few documents, so that a change hits something that counts."""
+    """Few documents, so that most changes hit content."""
     return take_sample(synthetic, 40)
 
 
 def damage(content: bytes, draw: random.Random) -> bytes:
-    """A piece put in or written over, some bytes taken away, or the rest of the file."""
+    """Inserts, overwrites, removes or truncates bytes."""
     start, piece = draw.randrange(len(content)), draw.choice(PIECES)
     stop = start + draw.choice([0, 1, len(piece), 100])
     return draw.choice(
@@ -42,7 +42,7 @@ def damage(content: bytes, draw: random.Random) -> bytes:
 
 @pytest.mark.parametrize("name", sorted(WRITERS))
 def test_a_damaged_file_is_read_or_named(sample: Sample, tmp_path: Path, name: str) -> None:
-    """Whatever is in it: nothing else than `CorpusError` comes out, and what is read is a graph."""
+    """A damaged file raises `CorpusError` or gives a valid graph, nothing else."""
     draw, whole = random.Random(name), tmp_path / "whole"
     whole.mkdir()
     WRITERS[name](sample, whole)
@@ -77,7 +77,7 @@ DOCUMENTS = {
 
 @pytest.mark.parametrize("name", sorted(WRITERS))
 def test_a_wrong_encoding_is_named_by_line(sample: Sample, tmp_path: Path, name: str) -> None:
-    """A byte of Latin-1 in the third line; XML has a parser of its own, which counts columns."""
+    """A byte of Latin-1 in the third line is named by line."""
     WRITERS[name](sample, tmp_path)
     file, summary = DOCUMENTS[name]
     lines = (tmp_path / file).read_bytes().splitlines(keepends=True)
@@ -110,7 +110,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 def test_a_truncated_gzip_file_is_named_and_nothing_is_built(
     sample: Sample, tmp_path: Path, name: str
 ) -> None:
-    """Of every data set that reads packed files."""
+    """A truncated gzip file is refused by every reader of packed files."""
     WRITERS[name](sample, tmp_path)
     file, _ = DOCUMENTS[name]
     packed = gzip.compress((tmp_path / file).read_bytes())

@@ -27,7 +27,7 @@ from match_graph.testing import toy_corpus, write_match_folder
 
 
 class Counted(CorpusDataset):
-    """The toy corpus; notes every reading."""
+    """The toy corpus, with a count of its readings."""
 
     name = "counted"
     num_read = 0
@@ -47,7 +47,7 @@ def _count_anew() -> None:
 
 
 def mark(data: HeteroData) -> HeteroData:
-    """A transform that can be seen."""
+    """A transform with a visible effect."""
     data["document"].marked = torch.ones(data["document"].num_nodes)
     return data
 
@@ -57,7 +57,7 @@ def built_folders(root: Path) -> list[Path]:
 
 
 def assert_same_graph(left: HeteroData, right: HeteroData) -> None:
-    """Equal types, keys, dtypes and values; of a built graph, edges in int64."""
+    """Compares types, keys, dtypes and values; edges of a built graph as int64."""
     left_content, right_content = left.to_dict(), right.to_dict()
     assert left_content.keys() == right_content.keys()
     for key, store in left_content.items():
@@ -72,7 +72,7 @@ def assert_same_graph(left: HeteroData, right: HeteroData) -> None:
 
 
 def test_CorpusDataset_it_is_a_pyg_in_memory_dataset(tmp_path: Path, toy_graph: BuiltGraph) -> None:
-    """len is 1, the element is the built graph, and it validates."""
+    """Its length is 1, and its element the built graph, which validates."""
     dataset = Counted(root=tmp_path)
     assert isinstance(dataset, InMemoryDataset)
     assert len(dataset) == 1
@@ -86,7 +86,7 @@ def test_CorpusDataset_it_is_a_pyg_in_memory_dataset(tmp_path: Path, toy_graph: 
 
 @pytest.mark.parametrize("conv", [SAGEConv, GATv2Conv, HGTConv], ids=lambda one: one.__name__)
 def test_CorpusDataset_graph_suits_layers_of_pyg(tmp_path: Path, conv: type) -> None:
-    """As it comes, with its reverse edges, and states of our own."""
+    """PyG's layers run on the graph and its reverse edges."""
     data = T.ToUndirected(merge=False)(Counted(root=tmp_path)[0])
     x = {name: torch.randn(data[name].num_nodes, 4) for name in data.node_types}
     if conv is HGTConv:
@@ -101,7 +101,7 @@ def test_CorpusDataset_graph_suits_layers_of_pyg(tmp_path: Path, conv: type) -> 
 def test_CorpusDataset_targets_and_notes_equal_the_built_ones(
     tmp_path: Path, toy_graph: BuiltGraph
 ) -> None:
-    """What was built comes back from the files."""
+    """Targets and notes are read back as they were built."""
     dataset = Counted(root=tmp_path)
     assert torch.equal(dataset.targets.ptr, toy_graph.targets.ptr)
     assert torch.equal(dataset.targets.index, toy_graph.targets.index)
@@ -115,7 +115,7 @@ def test_CorpusDataset_targets_and_notes_equal_the_built_ones(
 def test_CorpusDataset_names_and_tables_are_in_order_of_graph(
     tmp_path: Path, toy_graph: BuiltGraph
 ) -> None:
-    """Parquet gives back each type's table; unicode and empty texts survive."""
+    """Tables are read back in order, with Unicode and empty texts."""
     dataset = Counted(root=tmp_path)
     assert set(toy_graph.tables) == set(dataset[0].node_types)
     for node_type, table in toy_graph.tables.items():
@@ -135,7 +135,7 @@ def test_CorpusDataset_unknown_node_type_is_refused(tmp_path: Path) -> None:
 
 
 def test_CorpusDataset_documents_of_a_split(tmp_path: Path) -> None:
-    """Indices of a mask, int64."""
+    """Documents of a mask are indices, int64."""
     dataset = Counted(root=tmp_path)
     assert dataset.documents("train_mask").tolist() == list(range(8))
     assert dataset.documents("val_mask").tolist() == [8, 9]
@@ -144,7 +144,7 @@ def test_CorpusDataset_documents_of_a_split(tmp_path: Path) -> None:
 
 
 def test_CorpusDataset_second_opening_does_not_read(tmp_path: Path) -> None:
-    """Built files are taken as they are."""
+    """A build is opened without reading raw files."""
     Counted(root=tmp_path)
     Counted(root=tmp_path)
     assert Counted.num_read == 1
@@ -160,14 +160,14 @@ def test_CorpusDataset_force_reload_reads_again(tmp_path: Path) -> None:
 
 
 def test_CorpusDataset_incomplete_build_is_built_again(tmp_path: Path) -> None:
-    """A folder that does not say what it is does not count as built."""
+    """A folder without corpus.json does not count as built."""
     (Path(Counted(root=tmp_path).processed_dir) / "corpus.json").unlink()
     assert Counted(root=tmp_path).targets.num_labels == 8
     assert Counted.num_read == 2
 
 
 def test_CorpusDataset_nothing_but_build_and_its_lock_is_left(tmp_path: Path) -> None:
-    """The folder that was built beside is renamed; PyG's own marker files are not written."""
+    """Only the build and its lock are left, no temporary files and none of PyG's."""
     dataset = Counted(root=tmp_path)
     built = Path(dataset.processed_dir)
     assert {path.name for path in built.parent.iterdir()} == {built.name, f"{built.name}.lock"}
@@ -183,7 +183,7 @@ def test_CorpusDataset_nothing_but_build_and_its_lock_is_left(tmp_path: Path) ->
 def test_CorpusDataset_failed_build_leaves_nothing_can_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A crash while building leaves only the lock, and the next opening builds."""
+    """A failed build leaves only the lock, and can be repeated."""
 
     def crash(*_: Any, **__: Any) -> None:
         raise MemoryError
@@ -199,7 +199,7 @@ def test_CorpusDataset_failed_build_leaves_nothing_can_repeated(
 def test_CorpusDataset_disk_fills_one_sentence_leaves_nothing(
     tmp_path: Path, toy: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A real limit, met while the tensors are written."""
+    """A full disk is one sentence, and nothing of the build is left."""
     monkeypatch.setattr(Counted, "read", lambda _self: toy)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (700, hard))
@@ -235,7 +235,7 @@ def test_CorpusDataset_pre_transform_is_saved_and_part_of_key(tmp_path: Path) ->
 
 
 def test_CorpusDataset_pre_transform_that_changes_splits(tmp_path: Path) -> None:
-    """Gold labels of what would be test documents then are in the graph; nothing is built."""
+    """A changed mask is refused, as gold labels of test documents would be in the graph."""
 
     def swap(data: HeteroData) -> HeteroData:
         document = data["document"]
@@ -258,7 +258,7 @@ def test_CorpusDataset_pre_transform_that_changes_splits(tmp_path: Path) -> None
 
 
 def test_CorpusDataset_pre_transform_has_edges_for_pyg(tmp_path: Path) -> None:
-    """In int64, as `dataset[0]` does; the build has them as small as without."""
+    """A pre_transform gets edges in int64; the build stores them narrow."""
 
     def check(data: HeteroData) -> HeteroData:
         assert {store.edge_index.dtype for store in data.edge_stores} == {torch.int64}
@@ -272,7 +272,7 @@ def test_CorpusDataset_pre_transform_has_edges_for_pyg(tmp_path: Path) -> None:
 
 
 def test_CorpusDataset_pre_transform_that_adds_a_node_type(tmp_path: Path) -> None:
-    """Numbers are the names of its nodes; a stage that asked for them called the build damaged."""
+    """Added nodes are named by their indices."""
 
     def add(data: HeteroData) -> HeteroData:
         data["group"].num_nodes = 3
@@ -286,7 +286,7 @@ def test_CorpusDataset_pre_transform_that_adds_a_node_type(tmp_path: Path) -> No
 
 
 def test_CorpusDataset_pre_transform_that_removes_nodes(tmp_path: Path) -> None:
-    """Their names stand in a table, by number: those of the others would shift."""
+    """Removed nodes are refused, as names in tables would shift."""
 
     def cut(data: HeteroData) -> HeteroData:
         return data.subgraph({"author": torch.arange(1, int(data["author"].num_nodes))})
@@ -300,7 +300,7 @@ def test_CorpusDataset_pre_transform_that_removes_nodes(tmp_path: Path) -> None:
 
 
 def test_MatchFolder_changed_file_builds_anew(tmp_path: Path) -> None:
-    """The key is the content: one changed word is another build, the old one stays."""
+    """One changed word is another build; the old one stays."""
     folder, root = write_match_folder(tmp_path / "toy"), tmp_path / "root"
     first = MatchFolder(folder, root=root)
     path = folder / "train.json"
@@ -370,7 +370,7 @@ def test_CorpusDataset_crafted_file_is_refused_and_not_run(tmp_path: Path, file_
 
 @pytest.mark.parametrize("file_name", ARRAYS)
 def test_CorpusDataset_plain_pickle_is_refused_and_not_run(tmp_path: Path, file_name: str) -> None:
-    """Neither does a pickle that is no array."""
+    """A plain pickle is refused, and its code does not run."""
     path = Path(Counted(root=tmp_path).processed_dir) / file_name
     path.write_bytes(pickle.dumps(Payload(tmp_path / "ran")))
     write_manifest(Path(Counted(root=tmp_path).processed_dir))
@@ -380,7 +380,7 @@ def test_CorpusDataset_plain_pickle_is_refused_and_not_run(tmp_path: Path, file_
 
 
 def test_CorpusDataset_damaged_table_is_named(tmp_path: Path) -> None:
-    """Names, texts and notes lie beside the tensors."""
+    """Damaged tables of names, texts and notes are named."""
     dataset = Counted(root=tmp_path)
     built = Path(dataset.processed_dir)
     for name, read in (
@@ -402,7 +402,7 @@ def test_CorpusDataset_damaged_table_is_named(tmp_path: Path) -> None:
 
 
 def test_CorpusDataset_force_reload_repairs_a_broken_build(tmp_path: Path) -> None:
-    """What the message advises works."""
+    """A damaged build can be built again, as the message advises."""
     path = Path(Counted(root=tmp_path).processed_dir) / "targets/ptr.npy"
     path.write_bytes(b"broken")
     assert Counted(root=tmp_path, force_reload=True).targets.num_labels == 8
@@ -429,7 +429,7 @@ print(Noted(sys.argv[1], root=sys.argv[2])[0]["label"].num_nodes)
 
 @pytest.mark.slow
 def test_dataset_two_processes_can_build_at_once(tmp_path: Path) -> None:
-    """One builds, the other waits at the lock and takes the same files without reading."""
+    """One process builds, the other waits at the lock and opens the same files."""
     folder, root = write_match_folder(tmp_path / "toy"), tmp_path / "root"
     root.mkdir()
     command = [sys.executable, "-c", OPEN_TOGETHER, str(folder), str(root)]
@@ -449,7 +449,7 @@ def test_dataset_two_processes_can_build_at_once(tmp_path: Path) -> None:
 
 
 def test_CorpusDataset_is_built_below_the_default_root(match_graph_home: Path) -> None:
-    """Where no other is given."""
+    """Without a root the default one is used."""
     assert Path(Counted().processed_dir).parent == match_graph_home / "built"
 
 
@@ -462,13 +462,13 @@ def test_hash_file_is_sha256(tmp_path: Path) -> None:
 
 
 def test_CorpusDataset_subclass_must_say_what_it_reads(tmp_path: Path) -> None:
-    """The base class alone is no data set."""
+    """The base class has no reader."""
     with pytest.raises(NotImplementedError):
         CorpusDataset(tmp_path)
 
 
 def test_CorpusDataset_texts_need_not_be_there(tmp_path: Path) -> None:
-    """A corpus without raw text has no column for it."""
+    """A corpus without raw texts has no column of texts."""
 
     class Bare(Counted):
         def read(self) -> Corpus:
@@ -483,7 +483,7 @@ def test_CorpusDataset_texts_need_not_be_there(tmp_path: Path) -> None:
 def test_CorpusDataset_built_opened_without_lock_without_writing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a mount that can only be read, or in the folder of somebody else."""
+    """A build on a read-only mount can be opened."""
     built = Path(Counted(root=tmp_path).processed_dir)
     (tmp_path / "built" / f"{built.name}.lock").unlink()
 
@@ -506,7 +506,7 @@ def test_CorpusDataset_built_opened_without_lock_without_writing(
 def test_MatchFolder_files_change_while_they_are_read_not_cached(
     tmp_path: Path, age: int, method: str
 ) -> None:
-    """`test.json` replaced between hashing and reading: no build has another's key.
+    """A file that is replaced between hashing and reading is refused.
 
     An old file shows it by its times, one of this moment by its content.
     """
@@ -531,7 +531,7 @@ def test_MatchFolder_files_change_while_they_are_read_not_cached(
 
 
 def test_name_hashes_files_of_one_name_have_a_hash_each(tmp_path: Path) -> None:
-    """Of documents and a taxonomy in two folders; the second would have hidden the first."""
+    """Files of one name in two folders have a hash each."""
     paths = [tmp_path / name / "x" for name in "abc"]
     for path in paths:
         path.parent.mkdir()
@@ -542,7 +542,7 @@ def test_name_hashes_files_of_one_name_have_a_hash_each(tmp_path: Path) -> None:
 
 
 def test_MatchFolder_faults_skip_builds_without_faulty_documents(tmp_path: Path) -> None:
-    """It says how many and why, keeps a list, and is another build than without."""
+    """Faulty documents are left out, counted and listed; the key of the build differs."""
     folder, root = write_match_folder(tmp_path / "toy"), tmp_path / "root"
     whole = MatchFolder(folder, root=root)
     with (folder / "train.json").open("a") as file:

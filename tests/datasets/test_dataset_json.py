@@ -10,7 +10,7 @@ from match_graph.testing import toy_documents, write_match_folder
 
 
 def test_as_json_give_back_what_was_read(tmp_path: Path) -> None:
-    """Ids, texts, metadata in order and labels of every document of the toy folder."""
+    """Ids, texts, metadata in order and labels equal those of the toy folder."""
     write_match_folder(tmp_path / "toy")
     dataset = MatchFolder(tmp_path / "toy", root=tmp_path / "root")
     given = [record for split in ("train", "valid", "test") for record in toy_documents()[split]]
@@ -33,7 +33,7 @@ def test_as_json_any_selection_in_any_order(synthetic: Synthetic) -> None:
 
 
 def test_as_json_without_raw_texts_the_words_are_joined(synthetic: Synthetic, monkeypatch) -> None:
-    """Where texts are split at white space that is the text itself; else it is one sentence."""
+    """Without raw texts words are joined, or refused if white space does not separate them."""
     whole = synthetic.as_json([3, 399, 0])
     table = synthetic.table("document").drop(columns="text")
     names = synthetic.table

@@ -38,7 +38,7 @@ def fake_apt(
     packages: str = PACKAGES,
     **commands: str,
 ) -> None:
-    """Puts nothing but an apt of shell scripts on PATH."""
+    """Puts an apt of shell scripts alone on PATH."""
     folder.mkdir()
     (folder / "found").write_text(packages, encoding="utf-8")
     (folder / "found-en").write_text(DESCRIPTIONS, encoding="utf-8")
@@ -67,7 +67,7 @@ def test_read_stanzas_folds_lines_and_names_lines():
 
 
 def test_fetch_index_keeps_releases_without_their_updates(tmp_path, monkeypatch):
-    """Updates move from day to day; of `TARGETS` they could not even be read."""
+    """Indices of updates are left out."""
     fake_apt(tmp_path / "bin", monkeypatch)
     fetch_index(tmp_path)
     assert (tmp_path / "Packages").read_text() == PACKAGES + "\n"

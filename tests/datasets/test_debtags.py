@@ -223,7 +223,7 @@ SOURCES = {"train": "moss", "valid": "willow", "test": "flint"}
 
 
 def write_texts(folder: Path, texts: list[tuple[str, str]]) -> Path:
-    """An index of packages p0, p1, ... of given splits and descriptions; every label is its own."""
+    """An index of packages p0, p1, ... with given splits and texts, each with a label of its own."""
     stanzas = [
         f"Package: p{number}\nSource: {SOURCES[split]}\nDescription: {text}\nTag: a::b{number}\n"
         for number, (split, text) in enumerate(texts)
@@ -232,7 +232,7 @@ def write_texts(folder: Path, texts: list[tuple[str, str]]) -> Path:
 
 
 def test_DebTagsReader_twins_of_other_splits_are_left_out(tmp_path):
-    """Also before their twin in the file; those within a split and texts without words stay."""
+    """Twins of an earlier split are left out, whatever their order; others stay."""
     texts = [
         ("test", "A Wall, of stone"),
         ("test", "twice"),
@@ -265,7 +265,7 @@ def test_DebTagsReader_twins_of_other_splits_are_left_out(tmp_path):
 
 @given(st.lists(st.tuples(st.sampled_from([*SOURCES]), st.sampled_from(["", "!", "a", "A.", "b"]))))
 def test_DebTagsReader_keeps_no_twin_and_nothing_else_goes(tmp_path_factory, texts):
-    """By a naive loop: what is left out has a twin in an earlier split, what stays has none."""
+    """By a naive loop: exactly the documents with a twin in an earlier split are left out."""
     texts = [("train", "first"), *texts]
     corpus = DebTagsReader(write_texts(tmp_path_factory.mktemp("index"), texts)).read_corpus()
     kept = {*corpus.documents["id"]}
@@ -398,7 +398,7 @@ def test_DebTagsReader_machines_own_index(tmp_path):
     ids=["expands", "nested", "long", "huge"],
 )
 def test_split_tags_refuses_what_expands_without_end(value):
-    """Two to the power of 25 tags, braces in braces, a tag of 200 levels: at once."""
+    """Nested braces that expand to 2^25 tags, or a tag of 200 levels, are refused at once."""
     assert split_tags(value) is None
 
 
@@ -429,7 +429,7 @@ def test_DebTagsReader_braces_not_in_pairs(tmp_path, value, found):
 
 
 def test_DebTagsReader_braces_without_end_fault_with_place(tmp_path):
-    """One package, one sentence."""
+    """A package with too many braces is one fault with its place."""
     packages = PACKAGES.rstrip() + "\n\nPackage: evil\nTag: x::" + "{a,b}" * 25 + "\n"
     with pytest.raises(CorpusError) as caught:
         DebTagsReader(write_index(tmp_path, packages)).read_corpus()

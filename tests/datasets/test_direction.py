@@ -24,7 +24,7 @@ def find_warnings(folder: Path, taxonomy: list[str]) -> list[str]:
 
 
 def test_measure_closure_leaves_out_labels_without_documents() -> None:
-    """Of three edges one has a child that no document carries; without any all are closed."""
+    """Edges whose child is on no document do not count; without any the closure is 1."""
     hierarchy = Hierarchy(torch.tensor([[1, 2, 3], [0, 0, 1]]), 4)
     share = torch.tensor([0.5, 0.25, 1.0])
     assert measure_closure(hierarchy, share, torch.tensor([9, 4, 4, 0])) == pytest.approx(0.375)
@@ -32,7 +32,7 @@ def test_measure_closure_leaves_out_labels_without_documents() -> None:
 
 
 def test_describe_reversal_lines_with_the_child_first(tmp_path: Path) -> None:
-    """A build says so, with both shares and an edge; the right order says nothing."""
+    """A reversed taxonomy is warned of, with both shares and an edge."""
     assert find_warnings(tmp_path / "right", ["top a b c d"]) == []
     assert find_warnings(tmp_path / "reversed", ["a top", "b top", "c top", "d top"]) == [
         "parents of the hierarchy look like children, such as 'a', the parent of 'top': of the "
@@ -43,5 +43,5 @@ def test_describe_reversal_lines_with_the_child_first(tmp_path: Path) -> None:
 
 
 def test_describe_reversal_of_synthetic_documents(tmp_path: Path) -> None:
-    """Closed upwards, as it should be."""
+    """The synthetic corpus, closed upwards, gives no warning."""
     assert open_dataset("synthetic", root=tmp_path, num_documents=200).warnings == []

@@ -24,7 +24,7 @@ def read(path: Path, content: str, base: str = "") -> dict[str, EdamClass]:
 
 @pytest.mark.parametrize("base", [EDAM, "http://edamontology.org", f"{EDAM}EDAM.owl#"])
 def test_read_edam_relative_to_the_base(tmp_path: Path, base: str) -> None:
-    """Relative identifiers are resolved as RDF/XML has it, absolute ones stay."""
+    """Relative identifiers are resolved against the base, absolute ones stay."""
     content = (
         '<owl:Class rdf:about="topic_1"/>\n'
         f'<owl:Class rdf:about="{EDAM}topic_2"><rdfs:subClassOf rdf:resource="topic_1"/>'
@@ -41,7 +41,7 @@ def test_read_edam_relative_to_the_base(tmp_path: Path, base: str) -> None:
 
 
 def test_read_edam_bases_within_the_file(tmp_path: Path) -> None:
-    """The nearest base counts, itself relative to the one above; rdf:ID is a fragment of it."""
+    """The nearest base is used, resolved against its parent's; rdf:ID is a fragment of it."""
     content = (
         '<owl:Class xml:base="/" rdf:about="topic_1">'
         '<rdfs:subClassOf xml:base="x" rdf:resource="#a"/></owl:Class>\n'
@@ -57,7 +57,7 @@ def test_read_edam_bases_within_the_file(tmp_path: Path) -> None:
 
 
 def test_read_edam_relative_without_a_base(tmp_path: Path) -> None:
-    """They are relative to the file, and so no classes of EDAM."""
+    """Without a base relative identifiers are no classes of EDAM."""
     with pytest.raises(CorpusError) as caught:
         read(tmp_path / "EDAM.owl", '<owl:Class rdf:about="topic_1"/><owl:Class rdf:ID="a"/>')
     assert str(caught.value) == (
