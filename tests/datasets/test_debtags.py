@@ -223,7 +223,7 @@ SOURCES = {"train": "moss", "valid": "willow", "test": "flint"}
 
 
 def write_texts(folder: Path, texts: list[tuple[str, str]]) -> Path:
-    """An index of packages p0, p1, ... with given splits and texts, each with a label of its own."""
+    """An index of packages p0, p1, ... of given splits and texts, each with its own label."""
     stanzas = [
         f"Package: p{number}\nSource: {SOURCES[split]}\nDescription: {text}\nTag: a::b{number}\n"
         for number, (split, text) in enumerate(texts)

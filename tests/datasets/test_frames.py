@@ -18,7 +18,7 @@ SUMMARY = "The frames must hold documents: "
 
 
 def make_documents(number: int = 12) -> pd.DataFrame:
-    """Documents with odd cells: missing ones, arrays, one string for a list."""
+    """Documents with missing cells, arrays, and strings instead of lists."""
     return pd.DataFrame(
         {
             "key": range(number),
@@ -38,7 +38,7 @@ OPTIONS: dict[str, Any] = {"fields": ["author"], "columns": COLUMNS}
 
 
 def test_from_frames_equals_the_same_rows_of_a_file(tmp_path: Path) -> None:
-    """Of JSON lines, which `Custom` reads, with metadata, splits and dates."""
+    """Frames give the corpus of the same rows as JSON lines, with metadata, splits and dates."""
     frame = make_documents()
     columns = {**COLUMNS, "venue": "where", "split": "fold", "date": "day"}
     options: dict[str, Any] = {"fields": ["author", "venue"], "columns": columns}
@@ -56,7 +56,7 @@ def test_from_frames_equals_the_same_rows_of_a_file(tmp_path: Path) -> None:
 
 
 def test_from_frames_labels_have_names_definitions_and_parents() -> None:
-    """Also those that no document has join the hierarchy; further edges come beside."""
+    """Labels without documents join the hierarchy; further edges are added."""
     labels = pd.DataFrame(
         {
             "id": ["all", "deep", "top"],
@@ -78,7 +78,7 @@ def test_from_frames_labels_have_names_definitions_and_parents() -> None:
 
 
 def test_from_frames_columns_that_are_not_read_are_named() -> None:
-    """A field, split or parent that no option names is said to be left out, not lost silently."""
+    """A column that no option names is warned of."""
     labels = pd.DataFrame({"id": ["all", "deep"], "parents": [None, "all"]})
     assert from_frames(make_documents(), labels, **OPTIONS).warnings == [
         "the columns ['day', 'fold', 'where'] are not read; name metadata in the option fields, "
@@ -92,7 +92,7 @@ def test_from_frames_columns_that_are_not_read_are_named() -> None:
 
 
 def test_from_frames_warns_of_lists_in_strings() -> None:
-    """As in a frame of CSV; a string with ';' here and there is none, and stays one value."""
+    """A column is warned of if most of its strings look like lists."""
     documents = make_documents()[["key", "title", "body", "tags", "who"]]
     assert from_frames(documents.assign(who=["a; b", *["a"] * 11]), **OPTIONS).warnings == []
     joined = documents.assign(tags="all; deep")
@@ -111,7 +111,7 @@ def test_from_frames_warns_of_lists_in_strings() -> None:
 
 @pytest.mark.parametrize("make", [list, np.array, lambda row: np.array(row, dtype=float)])
 def test_from_frames_refuses_rows_of_a_multi_hot_matrix(make: Any) -> None:
-    """Multi-hot rows are refused; lists of labels whose ids are 0 and 1 are kept."""
+    """Rows of 0 and 1 are refused; lists of labels whose ids are 0 and 1 are kept."""
     documents = make_documents()
     rows = [make([1, 0, 0]), *[make([0, 1, 1])] * (len(documents) - 1)]
     with pytest.raises(CorpusError, match="row 0: 'tags' must hold the ids of labels"):
@@ -122,7 +122,7 @@ def test_from_frames_refuses_rows_of_a_multi_hot_matrix(make: Any) -> None:
 
 
 def test_from_frames_missing_column_of_ids_is_one_fault() -> None:
-    """Not one for each row, which would hide that the frame has no such column."""
+    """A missing column of ids is one fault, not one per row."""
     with pytest.raises(CorpusError) as error:
         from_frames(make_documents(), columns={"text": "title", "label": "tags"})
     assert str(error.value) == (
@@ -132,7 +132,7 @@ def test_from_frames_missing_column_of_ids_is_one_fault() -> None:
 
 
 def test_from_frames_features_follow_their_ids(tmp_path: Path) -> None:
-    """Arrays in the order of the rows, frames by their index; they reach the graph."""
+    """Arrays follow the rows, frames their index; features reach the graph."""
     labels = pd.DataFrame({"id": ["none", "deep", "all"]})
     authors = pd.DataFrame(np.eye(5), index=["Bo", "a3", "a2", "a1", "a0"])
     x = np.arange(24.0).reshape(12, 2)
@@ -191,7 +191,7 @@ def spoil(**columns: Any) -> pd.DataFrame:
     ],
 )
 def test_from_frames_fault_of_documents_is_one_sentence(documents: Any, fault: str) -> None:
-    """With its row."""
+    """A fault of documents is one sentence with its row."""
     with pytest.raises(CorpusError) as caught:
         from_frames(documents, **OPTIONS)
     text = str(caught.value)
@@ -200,7 +200,7 @@ def test_from_frames_fault_of_documents_is_one_sentence(documents: Any, fault: s
 
 
 def test_from_frames_unknown_split_is_one_sentence() -> None:
-    """With the names that are known."""
+    """An unknown split is one sentence with the known names."""
     columns = {**COLUMNS, "split": "fold"}
     with pytest.raises(CorpusError, match=r"row 0: 'fold' must be one of \['train', .* found 'x'"):
         from_frames(spoil(fold="x").iloc[:1], fields=["author"], columns=columns)
@@ -238,14 +238,14 @@ def test_from_frames_unknown_split_is_one_sentence() -> None:
 def test_from_frames_fault_of_labels_is_one_sentence(
     labels: Any, hierarchy: Any, fault: str
 ) -> None:
-    """With its row."""
+    """A fault of labels is one sentence with its row."""
     with pytest.raises(CorpusError) as caught:
         from_frames(make_documents(), labels, hierarchy, **OPTIONS)
     assert str(caught.value) == SUMMARY + fault
 
 
 def test_from_frames_cycle_is_one_sentence() -> None:
-    """With its labels."""
+    """A cycle is one sentence with its labels."""
     with pytest.raises(CorpusError, match="must be acyclic, but a -> b -> a is a cycle"):
         from_frames(make_documents(), None, [("a", "b"), ("b", "a")], **OPTIONS)
 
@@ -276,14 +276,14 @@ def test_from_frames_cycle_is_one_sentence() -> None:
     ],
 )
 def test_from_frames_fault_of_features_is_one_sentence(features: Any, fault: str) -> None:
-    """Missing ids, NaN, rows and widths."""
+    """Missing ids, NaN, and wrong numbers of rows or columns are one sentence each."""
     with pytest.raises(CorpusError) as caught:
         from_frames(make_documents(), features=features, **OPTIONS)
     assert fault in str(caught.value)
 
 
 def test_from_frames_features_may_have_a_column_of_ids() -> None:
-    """As `start_run` takes them; ids that are numbers were matched by the index."""
+    """Features may name their documents in a column, also by numbers."""
     documents = pd.DataFrame({"id": [3, 1, 0], "text": ["a", "b", "c"], "label": ["x", "x", "y"]})
     table = pd.DataFrame({"id": [1, 0, 3], "x": [10.0, 0.0, 30.0]}, index=[0, 1, 3])
     corpus = from_frames(documents, features={"document": table})
@@ -291,7 +291,7 @@ def test_from_frames_features_may_have_a_column_of_ids() -> None:
 
 
 def test_from_frames_features_may_be_a_column_of_lists() -> None:
-    """Rows of lists and arrays, as models of sentences give them; of two lengths they are none."""
+    """A column of lists or arrays of one length is a matrix of features."""
     documents = make_documents()
     ids = documents["key"].rename("id")
     lists = pd.DataFrame({"vector": [*map(list, np.eye(len(ids)))]}, index=ids)
@@ -305,7 +305,7 @@ def test_from_frames_features_may_be_a_column_of_lists() -> None:
 
 
 def test_from_frames_features_may_be_tensors() -> None:
-    """Also with a gradient, or of a type that numpy has not."""
+    """Tensors with a gradient or in bfloat16 are features, too."""
     labels = pd.DataFrame({"id": ["all", "deep"]})
     rows = torch.arange(2.0 * len(labels)).view(-1, 2)
     expected = from_frames(make_documents(), labels, features={"label": rows.numpy()}, **OPTIONS)
@@ -319,7 +319,7 @@ def test_from_frames_features_may_be_tensors() -> None:
 
 
 def test_from_frames_columns_may_be_numbers() -> None:
-    """Options name them by their digits."""
+    """Columns named by numbers are given to options as strings."""
     options = {**OPTIONS, "columns": {**COLUMNS, "text": ["0", "body"]}}
     renamed = make_documents().rename(columns={"title": 0})
     found = from_frames(renamed, **options)
@@ -329,14 +329,14 @@ def test_from_frames_columns_may_be_numbers() -> None:
 
 
 def test_from_frames_hierarchy_must_be_pairs() -> None:
-    """Anything else is one sentence."""
+    """A hierarchy that is no list of pairs is one sentence."""
     for wrong in (5, "ab"):
         with pytest.raises(CorpusError, match=r"hierarchy must be a DataFrame or \(child, parent"):
             from_frames(make_documents(), None, wrong, **OPTIONS)
 
 
 def test_from_frames_splits_as_custom_does() -> None:
-    """By text and seed, or by date."""
+    """Documents are split by text and seed, or by date."""
     corpus: Corpus = from_frames(
         make_documents(), columns={**COLUMNS, "date": "day"} | {"author": "who"},
         fields=["author"], train_until=2005, valid_until=2008,
@@ -345,7 +345,7 @@ def test_from_frames_splits_as_custom_does() -> None:
 
 
 def test_from_frames_whole_numbers_beside_missing_ones() -> None:
-    """In pandas they are floats; they are read as the numbers that they were."""
+    """Integers that pandas stores as floats are read as integers."""
     documents = pd.DataFrame(
         {"id": [1.0, 2.0, 3.0], "text": ["a", "b", "c"], "label": [[1], [2.0], None]}
     ).assign(year=[2015, 2016, None])

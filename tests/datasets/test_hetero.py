@@ -22,7 +22,7 @@ from match_graph.typing import SPLITS, TAGGED
 
 
 def give_back(built: BuiltGraph) -> Corpus:
-    """The corpus of a built graph, with the gold labels of all splits."""
+    """Inverse of `build_graph`: the corpus of a built graph with all gold labels."""
     data = built.data.clone()
     targets = built.targets
     y = torch.zeros(len(targets.ptr) - 1, targets.num_labels, dtype=torch.bool)
@@ -67,7 +67,7 @@ documents = st.lists(
 @settings(max_examples=25)
 @given(documents, st.lists(st.sampled_from(SPLITS), min_size=6, max_size=6))
 def test_from_hetero_gives_a_built_graph_back(rows: list[Any], splits: list[str]) -> None:
-    """Of any corpus: nodes, edges, order, x, times, attributes and gold labels."""
+    """Any corpus makes a round trip: nodes, edges, order, x, times, attributes, gold labels."""
     builder = CorpusBuilder("any", ["author", "reference"], "It must be a corpus")
     for number, (text, authors, cited, labels) in enumerate(rows):
         metadata = {"author": authors, "reference": [f"d{one}" for one in sorted(cited)]}
@@ -91,7 +91,7 @@ def test_from_hetero_gives_a_built_graph_back(rows: list[Any], splits: list[str]
 
 
 def test_from_hetero_gives_the_toy_graph_back(toy: Corpus) -> None:
-    """With a hierarchy that has diamonds, and labels by their ids."""
+    """The toy corpus makes a round trip, with a hierarchy of diamonds and labels by id."""
     built = build_graph(toy)
     again = build_graph(give_back(built))
     assert_same_graph(built.data, again.data)
@@ -105,7 +105,7 @@ def random_edges(head: int, tail: int, number: int = 120, seed: int = 0) -> torc
 
 
 def make_graph() -> HeteroData:
-    """Movies with directors, actors and keywords, as PyG's IMDB and OGB have them."""
+    """Movies with directors, actors and keywords, in the layout of PyG's IMDB and OGB."""
     data = HeteroData()
     data["movie"].x, data["movie"].y = torch.rand(40, 3), torch.arange(40).view(-1, 1) % 4
     data["movie"].year = torch.arange(40).view(-1, 1)
@@ -128,7 +128,7 @@ def pairs(edge_index: torch.Tensor) -> set[tuple[int, ...]]:
 
 
 def test_from_hetero_edges_are_fields_whichever_way_they_point() -> None:
-    """With x, attributes, time and masks; edges between documents are citations."""
+    """Edges of either direction are fields, those between documents citations."""
     data = make_graph()
     corpus = from_hetero(data, time="year")
     assert corpus.fields == ["director", "actor", "reference"]
@@ -156,7 +156,7 @@ def test_from_hetero_edges_are_fields_whichever_way_they_point() -> None:
 
 
 def test_from_hetero_reads_nodes_that_only_edges_name() -> None:
-    """The type has no store of its own, as after setting an edge_index alone; nor has it then."""
+    """A node type without a store is read from its edges; the input is not changed."""
     data = make_graph()
     by = torch.tensor([[0, 0, 1, 3], [2, 5, 2, 0]])
     data["movie", "by", "writer"].edge_index = by
@@ -170,7 +170,7 @@ def test_from_hetero_reads_nodes_that_only_edges_name() -> None:
 
 @pytest.mark.parametrize("merge", [True, False])
 def test_from_hetero_reverse_edges_count_once(merge: bool) -> None:
-    """Of ToUndirected; edges between documents become both ways where it merges them."""
+    """Reverses of ToUndirected count once; merged citations are of both directions."""
     data = make_graph()
     plain = from_hetero(data)
     both = from_hetero(ToUndirected(merge=merge)(data.clone()))
@@ -209,7 +209,7 @@ def test_from_hetero_reverse_edges_must_be_reverses() -> None:
 
 
 def test_from_hetero_drops_edges_with_their_reverses() -> None:
-    """Those of `ToUndirected` would be the same edges again; a hierarchy that is one is kept."""
+    """A dropped edge type takes its reverse along, unless that is the hierarchy."""
     data = make_graph()
     data["movie", "cites", "movie"].edge_index = torch.tensor([[0, 1], [1, 2]])
     data["movie", "of", "genre"].edge_index = torch.tensor([[0, 1, 2], [0, 1, 2]])
@@ -229,7 +229,7 @@ def test_from_hetero_drops_edges_with_their_reverses() -> None:
 
 
 def test_from_hetero_hierarchy_may_be_a_reverse() -> None:
-    """A graph whose edges lead from parents to children has the hierarchy in their reverses."""
+    """If edges lead from parents to children, the hierarchy is their reverse."""
     data = make_graph()
     data["movie", "of", "genre"].edge_index = torch.tensor([[0, 1, 2], [0, 1, 2]])
     data["genre", "parent_of", "genre"].edge_index = torch.tensor([[0, 0], [1, 2]])
@@ -241,7 +241,7 @@ def test_from_hetero_hierarchy_may_be_a_reverse() -> None:
 
 
 def test_from_hetero_types_without_a_place_are_named(tmp_path: Any) -> None:
-    """As of PyG's DBLP, where authors are labelled; drop lets it in."""
+    """Types without a role, as in PyG's DBLP, are named, and may be dropped."""
     data = HeteroData()
     data["author"].y, data["author"].x = torch.arange(30) % 3, torch.rand(30, 2)
     data["paper"].x = torch.rand(40, 3)
@@ -268,7 +268,7 @@ def test_from_hetero_types_without_a_place_are_named(tmp_path: Any) -> None:
 
 
 def test_from_hetero_without_masks_is_split_by_seed() -> None:
-    """As every other source without splits; a validation mask that is missing is drawn."""
+    """Without masks documents are split by hash; so is a missing validation mask."""
     data = make_graph()
     for mask in ("train_mask", "val_mask", "test_mask"):
         del data["movie"][mask]
@@ -286,7 +286,7 @@ def test_from_hetero_without_masks_is_split_by_seed() -> None:
 
 
 def test_from_hetero_documents_of_no_mask_are_left_out() -> None:
-    """They stay as references, and the corpus says so; all tables are renumbered."""
+    """Documents in no mask are left out with a warning, but stay as references."""
     data = make_graph()
     data["movie"].val_mask = torch.arange(40) == 2
     plain, corpus = from_hetero(make_graph()), from_hetero(data)
@@ -309,7 +309,7 @@ def test_from_hetero_documents_of_no_mask_are_left_out() -> None:
 
 
 def test_from_hetero_labels_may_be_nodes_with_a_hierarchy() -> None:
-    """Only those on documents are labels; others join them. Names and definitions are kept."""
+    """Labels may be nodes; only those on documents are labels of the corpus."""
     data = make_graph()
     del data["movie"].y
     data["movie"].text = [f"w{one % 3} movie" for one in range(40)]
@@ -338,7 +338,7 @@ def test_from_hetero_labels_may_be_nodes_with_a_hierarchy() -> None:
 
 
 def test_from_hetero_takes_one_hierarchy_alone() -> None:
-    """Two relations between labels leave it open; indices stand for one that is in the graph."""
+    """Two relations between labels need a choice; indices replace that of the graph."""
     data = make_graph()
     del data["movie"].y
     data["genre"].num_nodes = 4
@@ -353,7 +353,7 @@ def test_from_hetero_takes_one_hierarchy_alone() -> None:
 
 
 def test_from_hetero_labels_of_some_documents() -> None:
-    """As of PyG's AMiner, and negative class indices: the others have none."""
+    """Labels of some documents alone, as in PyG's AMiner, and negative class indices."""
     data = make_graph()
     data["movie"].y, data["movie"].y_index = torch.tensor([2, 0]), torch.tensor([7, 3])
     corpus = from_hetero(data, names={"y": ["zero", "one", "two"]})
@@ -366,7 +366,7 @@ def test_from_hetero_labels_of_some_documents() -> None:
 
 
 def test_from_hetero_says_what_it_leaves_out() -> None:
-    """Attributes without a place, and edge types that differ."""
+    """Attributes without a role and differing edge types are warned of."""
     data = make_graph()
     data["director"].born = torch.arange(8)
     data["director", "knows", "movie"].edge_index = torch.tensor([[0], [0]])
@@ -379,7 +379,7 @@ def test_from_hetero_says_what_it_leaves_out() -> None:
 
 
 def test_from_hetero_says_what_documents_and_labels_lose() -> None:
-    """Names of documents, and attributes of the hierarchy's edges, have no place either."""
+    """Names of documents and attributes of the hierarchy's edges are warned of."""
     data = make_graph()
     data["movie"].name, data["movie"].year = ["title"] * 40, torch.arange(40)
     data["genre"].num_nodes = 2
@@ -394,7 +394,7 @@ def test_from_hetero_says_what_documents_and_labels_lose() -> None:
 
 
 def test_from_hetero_several_document_relations_warn() -> None:
-    """Citations hold all of them; one relation alone, or the same edges twice, need no warning."""
+    """Several citation relations are merged with a warning, unless they are equal."""
     data = make_graph()
     data["movie", "follows", "movie"].edge_index = torch.tensor([[0, 1], [1, 2]])
     assert not any("became one" in one for one in from_hetero(data).warnings)
@@ -508,7 +508,7 @@ EDGE = ("movie", "to", "director")
     ],
 )  # fmt: skip
 def test_from_hetero_fault_is_one_sentence(spoil: Callable[[HeteroData], None], fault: str) -> None:
-    """What must hold, and what was found."""
+    """Each fault is one sentence with what must hold and what was found."""
     data = make_graph()
     spoil(data)
     with pytest.raises(CorpusError) as caught:
@@ -517,7 +517,7 @@ def test_from_hetero_fault_is_one_sentence(spoil: Callable[[HeteroData], None], 
 
 
 def test_from_hetero_features_must_be_finite() -> None:
-    """As of every corpus."""
+    """Features with NaN are refused."""
     data = make_graph()
     data["movie"].x[4, 0] = float("nan")
     with pytest.raises(CorpusError, match="the features of 'document' must be finite, but 1 rows"):
@@ -556,7 +556,7 @@ def test_from_hetero_features_must_be_finite() -> None:
     ],
 )
 def test_from_hetero_wrong_argument_is_one_sentence(arguments: Any, fault: str) -> None:
-    """With the choices."""
+    """A wrong argument is one sentence with the choices."""
     with pytest.raises(CorpusError) as caught:
         from_hetero(make_graph(), **arguments)
     assert str(caught.value).startswith(f"A HeteroData must be readable as a corpus: {fault}")
@@ -570,13 +570,13 @@ def test_from_hetero_wrong_seed_is_one_sentence() -> None:
 
 @pytest.mark.parametrize("as_ids", [torch.tensor, np.array, tuple, list])
 def test_from_hetero_names_may_be_numbers(as_ids: Callable[[list[int]], Any]) -> None:
-    """Ids of a database, in any list."""
+    """Names may be numbers, in lists, arrays or tensors."""
     corpus = from_hetero(make_graph(), names={"actor": as_ids([*range(20, 29)])})
     assert corpus.instances["actor"]["id"].tolist() == [str(one) for one in range(20, 29)]
 
 
 def test_from_hetero_words_of_both_directions_count_once() -> None:
-    """As `ToUndirected` leaves a graph with words; where they point to documents, these count."""
+    """Word edges of both directions count once; those from documents are read."""
     data = HeteroData()
     data["document"].y, data["word"].num_nodes = torch.zeros(3, dtype=torch.int64), 3
     ends = torch.tensor([[0, 0, 0, 2], [0, 1, 0, 2]])
@@ -600,7 +600,7 @@ def test_from_hetero_hierarchy_may_be_an_array() -> None:
 
 
 def test_from_hetero_hierarchy_may_have_classes_of_no_document() -> None:
-    """As far as they have names."""
+    """The hierarchy may name classes without documents that have names."""
     names, pairs = {"y": ["a", "b", "c", "d", "e"]}, torch.tensor([[0], [4]])
     corpus = from_hetero(make_graph(), hierarchy=pairs, names=names)
     assert corpus.hierarchy[["child", "parent"]].to_numpy().tolist() == [["a", "e"]]
@@ -608,7 +608,7 @@ def test_from_hetero_hierarchy_may_have_classes_of_no_document() -> None:
 
 
 def test_from_hetero_counts_documents_by_what_they_have() -> None:
-    """Classes, masks, texts or times, where there is neither x nor num_nodes."""
+    """Without x and num_nodes, documents are counted by classes, masks, texts or times."""
     for key, values in [
         ("y", torch.tensor([0, 1, 0, 1])),
         ("train_mask", torch.ones(4, dtype=torch.bool)),
@@ -633,7 +633,7 @@ def test_from_hetero_counts_documents_by_what_they_have() -> None:
 
 
 def test_from_hetero_classes_may_be_ids_of_millions() -> None:
-    """Class indices up to 2^40: only classes of documents or of the hierarchy become labels."""
+    """Class indices may be up to 2^40; only those that occur become labels."""
     data = HeteroData()
     data["document"].x = torch.rand(3, 2)
     data["document"].y = torch.tensor([2**40, -1, 7])
@@ -646,7 +646,7 @@ def test_from_hetero_classes_may_be_ids_of_millions() -> None:
 
 
 def test_from_hetero_label_nodes_beside_classes_are_refused() -> None:
-    """They would be metadata that name the labels of training documents."""
+    """Label nodes beside classes are refused, as they would leak labels as metadata."""
     data = make_graph()
     data["label"].num_nodes = 4
     data["movie", "tagged", "label"].edge_index = random_edges(40, 4)
@@ -657,13 +657,13 @@ def test_from_hetero_label_nodes_beside_classes_are_refused() -> None:
 
 
 def test_from_hetero_repeated_names_are_one_sentence() -> None:
-    """Ids are unique."""
+    """Repeated ids are one sentence."""
     with pytest.raises(CorpusError, match="the director 'A' is given twice"):
         from_hetero(make_graph(), names={"director": ["A"] * 8})
 
 
 def test_open_dataset_graph_must_show_documents_and_labels() -> None:
-    """By the defaults of from_hetero, which the sentence names."""
+    """A graph needs documents and labels by the defaults of from_hetero."""
     data = make_graph()
     data["actor"].y = torch.zeros(9, dtype=torch.int64)
     with pytest.raises(CorpusError) as caught:

@@ -53,7 +53,7 @@ def refusal(root: Path, **options: Any) -> str:
 
 
 def test_open_dataset_papers_become_documents_with_names_depths(tmp_path: Path) -> None:
-    """The paper's split by year; names as their owners write them; depths of labels."""
+    """Papers are split by year; names and depths of labels are read."""
     write_json(tmp_path / "raw/maple/json/Art")
     dataset = open_dataset("maple", root=tmp_path)
     table = dataset.table("document")
@@ -74,14 +74,14 @@ def test_open_dataset_papers_become_documents_with_names_depths(tmp_path: Path) 
 
 
 def test_Maple_taxonomy_beside_the_files_is_the_hierarchy(tmp_path: Path) -> None:
-    """It can be left out."""
+    """A taxonomy beside the files is optional."""
     write_json(tmp_path / "raw/maple/json/Art", **{"taxonomy.txt": "11 12 13\n"})
     assert Maple(root=tmp_path).hierarchy.num_edges == 1
     assert Maple(root=tmp_path, hierarchy="ignore").hierarchy.num_edges == 0
 
 
 def test_Maple_taxonomy_with_a_self_loop_is_refused(tmp_path: Path) -> None:
-    """With its place; nothing is built."""
+    """A self-loop is refused with its place; nothing is built."""
     write_json(tmp_path / "raw/maple/json/Art", **{"taxonomy.txt": "11 12\n12 12\n"})
     assert refusal(tmp_path) == (
         "The corpus 'maple' must be consistent: the label hierarchy must be acyclic, but "
@@ -92,7 +92,7 @@ def test_Maple_taxonomy_with_a_self_loop_is_refused(tmp_path: Path) -> None:
 
 
 def test_open_dataset_options_reach_the_reader(tmp_path: Path) -> None:
-    """Subject, fields and dates; a subject cannot be a path."""
+    """Subject, fields and dates reach the reader; a subject cannot be a path."""
     write_json(tmp_path / "raw/maple/json/History")
     dataset = open_dataset(
         "maple", root=tmp_path, subject="History", fields=["author"], train_until=2010,
@@ -105,7 +105,7 @@ def test_open_dataset_options_reach_the_reader(tmp_path: Path) -> None:
 
 
 def test_MapleReader_papers_without_year_abstract_labels(tmp_path: Path) -> None:
-    """Papers without year abstract or labels are carried through.
+    """Papers without year, abstract or labels are kept.
 
     None of these is a fault.
     """
@@ -138,7 +138,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_MapleReader_wrong_values_are_named_by_line(tmp_path: Path, name: str) -> None:
-    """With what was found."""
+    """Wrong values are named by line and shown."""
     change, fault = FAULTS[name]
     folder = write_json(tmp_path, [*PAPERS[:2], {**PAPERS[2], **change}])
     with pytest.raises(CorpusError) as caught:
@@ -149,7 +149,7 @@ def test_MapleReader_wrong_values_are_named_by_line(tmp_path: Path, name: str) -
 
 
 def test_MapleReader_broken_names_and_depths_named_by_line(tmp_path: Path) -> None:
-    """Without a tab, or with a depth that is none."""
+    """Names without a tab and malformed depths are named by line."""
     names = {"labels.txt": "11\tscience\tdeep\n", "authors.txt": "A1 bo\n"}
     folder = write_json(tmp_path, **names)
     with pytest.raises(CorpusError) as caught:
@@ -163,7 +163,7 @@ def test_MapleReader_broken_names_and_depths_named_by_line(tmp_path: Path) -> No
 
 
 def test_Maple_archive_below_the_root_is_unpacked(tmp_path: Path) -> None:
-    """Put there by hand or fetched; the subject alone comes out, once."""
+    """An archive below the root is extracted once, and only the subject of it."""
     folder = tmp_path / "raw/maple/json"
     folder.mkdir(parents=True)
     archive = write_archive(folder / "MAPLE.zip")
@@ -176,7 +176,7 @@ def test_Maple_archive_below_the_root_is_unpacked(tmp_path: Path) -> None:
 def test_Maple_archives_are_fetched_where_there_are_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The record of the release, once, without a network for what is there."""
+    """Without archives the record is fetched once."""
     fetched = []
 
     def fetch(record: int, folder: Path, dataset: str, _track: object) -> list[Path]:
@@ -191,7 +191,7 @@ def test_Maple_archives_are_fetched_where_there_are_none(
 
 
 def test_Maple_damage_seen_late_leaves_nothing_of_a_subject(tmp_path: Path) -> None:
-    """Papers without the names and the taxonomy behind them would count as whole."""
+    """An archive that is damaged at its end leaves no incomplete subject."""
     folder = tmp_path / "raw/maple/json"
     folder.mkdir(parents=True)
     archive = write_archive(folder / "MAPLE.zip")
@@ -209,7 +209,7 @@ def test_Maple_damage_seen_late_leaves_nothing_of_a_subject(tmp_path: Path) -> N
 def test_Maple_record_broken_off_is_fetched_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A download cut off before the archive of the subject is continued by the next call."""
+    """An incomplete download is resumed by the next call."""
     folder = tmp_path / "raw/maple/json"
     folder.mkdir(parents=True)
     write_archive(folder / "A.zip", ("Art",))
@@ -223,8 +223,8 @@ def test_Maple_record_broken_off_is_fetched_again(
     assert len(Maple(root=tmp_path, subject="History")) == 1
 
 
-def test_Maple_subject_archives_lack_answered_with_those_they(tmp_path: Path) -> None:
-    """A typing error."""
+def test_Maple_unknown_subject_lists_the_known_ones(tmp_path: Path) -> None:
+    """An unknown subject is refused with the known ones."""
     folder = tmp_path / "raw/maple/json"
     folder.mkdir(parents=True)
     write_archive(folder / "MAPLE.zip")
@@ -235,7 +235,7 @@ def test_Maple_subject_archives_lack_answered_with_those_they(tmp_path: Path) ->
 
 
 def test_Maple_archive_with_a_way_out_is_not_unpacked(tmp_path: Path) -> None:
-    """Nothing of it comes out."""
+    """An archive with a path out of its folder is not extracted."""
     folder = tmp_path / "raw/maple/json"
     folder.mkdir(parents=True)
     with zipfile.ZipFile(write_archive(folder / "MAPLE.zip"), "a") as file:
@@ -249,7 +249,7 @@ def test_Maple_archive_with_a_way_out_is_not_unpacked(tmp_path: Path) -> None:
 
 
 def test_Maple_taxonomy_that_is_a_link_to_nothing_is_refused(tmp_path: Path) -> None:
-    """Not read as none: every label would lose its parents without a word."""
+    """A dangling link is refused, not read as an absent taxonomy."""
     folder = write_json(tmp_path / "raw" / "maple" / "json" / "Art")
     (folder / "taxonomy.txt").symlink_to(tmp_path / "gone")
     assert refusal(tmp_path) == (

@@ -39,7 +39,7 @@ def refusal(folder: Path) -> str:
 
 
 def test_MapleReader_edges_in_any_order_come_to_papers(folder: Path) -> None:
-    """In the order of the file; ids without prefixes, names beside them."""
+    """Edges in any order are read; ids lose their prefixes, and names are set."""
     corpus = MapleReader(folder, Maple.Config(release="graph")).read_corpus()
     assert corpus.documents["id"].tolist() == ["1", "2", "3"]
     assert corpus.documents["text"].tolist() == ["on small toys", "on\tbig toys", ""]
@@ -53,7 +53,7 @@ def test_MapleReader_edges_in_any_order_come_to_papers(folder: Path) -> None:
 
 
 def test_open_dataset_mesh_labels_and_a_taxonomy_are_options(folder: Path) -> None:
-    """Three subjects have both kinds of labels."""
+    """MeSH labels and a taxonomy can be chosen."""
     (folder / "taxonomy.txt").write_text("11 12\n")
     root = folder.parents[3]
     options = {"root": root, "subject": "Biology", "release": "graph"}
@@ -65,7 +65,7 @@ def test_open_dataset_mesh_labels_and_a_taxonomy_are_options(folder: Path) -> No
 
 
 def test_MapleReader_files_that_a_subject_lacks_are_empty(folder: Path) -> None:
-    """Papers and their labels are enough."""
+    """Only papers and their labels are required."""
     for name in FILES:
         if name not in ("papers.txt", "paper-label.txt"):
             (folder / name).unlink()
@@ -75,7 +75,7 @@ def test_MapleReader_files_that_a_subject_lacks_are_empty(folder: Path) -> None:
 
 
 def test_MapleReader_faults_name_their_lines(folder: Path) -> None:
-    """An edge of no paper, a line without a tab, a paper given twice."""
+    """An unknown paper, a line without a tab and a repeated paper are named by line."""
     (folder / "paper-label.txt").write_text("PAPER_1\tLABEL_11\nPAPER_8\tLABEL_11\n")
     assert refusal(folder) == (
         "paper-label.txt:2: an edge must start at a paper of papers.txt, found 'PAPER_8'; "
@@ -95,7 +95,7 @@ def test_MapleReader_faults_name_their_lines(folder: Path) -> None:
 
 
 def test_Maple_checks_the_dates_that_the_graph_release_has_not(tmp_path: Path) -> None:
-    """A date that is none is refused all the same; a good one counts for nothing."""
+    """A malformed date is refused, a valid one ignored, as there are no years."""
     given = Maple.Config(release="graph", train_until="2014", valid_until="2015")
     assert given == Maple.Config(release="graph")
     with pytest.raises(ConfigError, match="a date must be a year, a month or a day"):
@@ -103,14 +103,14 @@ def test_Maple_checks_the_dates_that_the_graph_release_has_not(tmp_path: Path) -
 
 
 def test_MapleReader_skips_no_edges(folder: Path) -> None:
-    """A paper is not kept without a label that a broken line may have held."""
+    """A broken line of edges is refused, as its paper might lack a label."""
     (folder / "paper-label.txt").write_text("PAPER_2\tLABEL_12\nPAPER_1 LABEL_11\n")
     with pytest.raises(CorpusError, match=r"paper-label\.txt:2: a line must have two"):
         MapleReader(folder, Maple.Config(release="graph"), faults="skip").read_corpus()
 
 
 def test_MapleReader_skips_a_paper_with_its_edges(folder: Path) -> None:
-    """One fault for a paper that is left out, however many edges it has, and a paper's own."""
+    """A skipped paper takes its edges along, and counts as one fault."""
     broken = b"PAPER_1\ton small \xff toys\nPAPER_2\ton\tbig toys\nPAPER_3\n\n"
     (folder / "papers.txt").write_bytes(broken)
     with (folder / "paper-author.txt").open("a") as file:

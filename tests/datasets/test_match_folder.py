@@ -21,7 +21,7 @@ SUMMARY = "The folder '{folder}' must be in the MATCH format"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The toy folder, to be spoilt."""
+    """A copy of the toy folder, to be damaged."""
     return write_match_folder(tmp_path / "toy")
 
 
@@ -41,7 +41,7 @@ def replace_line(path: Path, number: int, line: bytes) -> None:
 
 
 def refusal(folder: Path, **options: Any) -> str:
-    """The message with which a folder is refused; nothing but locks may be left behind."""
+    """Message with which a folder is refused; only locks may be left."""
     root = folder.parent / "root"
     with pytest.raises(CorpusError) as caught:
         MatchFolder(folder, root=root, **options)
@@ -55,7 +55,7 @@ def refusal(folder: Path, **options: Any) -> str:
 
 
 def test_Corpus_every_list_of_the_files_is_in_the_corpus(toy: Corpus) -> None:
-    """Ids, splits, texts, metadata (as sets, in order) and labels equal the JSON objects."""
+    """Ids, splits, texts, metadata and labels equal the JSON objects."""
     records = [(split, record) for split, records in toy_documents().items() for record in records]
     assert toy.documents["id"].tolist() == [str(record["paper"]) for _, record in records]
     assert toy.documents["split"].tolist() == [split for split, _ in records]
@@ -81,7 +81,7 @@ def test_Corpus_every_list_of_the_files_is_in_the_corpus(toy: Corpus) -> None:
 
 
 def test_Corpus_toy_folder_is_as_dirty_as_it_says(toy: Corpus) -> None:
-    """The faults that the toy promises are in it."""
+    """The toy folder has the oddities that it promises."""
     venues, authors, words, labels = (
         list_instances(toy, name) for name in ("venue", "author", "word", "label")
     )
@@ -102,7 +102,7 @@ def test_Corpus_toy_folder_is_as_dirty_as_it_says(toy: Corpus) -> None:
 
 
 def test_MatchReader_bom_crlf_and_blank_lines_read_same(folder: Path, toy: Corpus) -> None:
-    """Files that went through Windows give the same corpus."""
+    """A BOM, CRLF and blank lines do not change the corpus."""
     for path in folder.iterdir():
         lines = path.read_bytes().splitlines()
         path.write_bytes(b"\xef\xbb\xbf" + b"\r\n\r\n".join(lines) + b"\r\n \r\n")
@@ -116,7 +116,7 @@ def test_MatchReader_bom_crlf_and_blank_lines_read_same(folder: Path, toy: Corpu
 
 
 def test_MatchReader_bom_on_a_blank_first_line_is_blank(folder: Path) -> None:
-    """A file that opens with a BOM and an empty line reads."""
+    """A first line of a BOM alone is blank."""
     for name in ("train.json", "taxonomy.txt"):
         path = folder / name
         path.write_bytes(b"\xef\xbb\xbf\r\n" + path.read_bytes())
@@ -124,15 +124,15 @@ def test_MatchReader_bom_on_a_blank_first_line_is_blank(folder: Path) -> None:
 
 
 def test_MatchReader_fields_choose_replace_metadata_file(folder: Path) -> None:
-    """With fields given, no meta_dict.json is needed."""
+    """With the option fields, no meta_dict.json is needed."""
     (folder / "meta_dict.json").unlink()
     corpus = MatchReader(folder, MatchFolder.Config(fields=["author"])).read_corpus()
     assert corpus.fields == ["author"]
     assert len(corpus.edges["author"]) == 15
 
 
-def test_MatchReader_field_metadata_file_may_no_document(folder: Path) -> None:
-    """The file may serve several folders."""
+def test_MatchReader_field_may_be_on_no_document(folder: Path) -> None:
+    """A field of meta_dict.json may be on no document."""
     write_match_folder(folder, fields=["author", "keyword"])
     corpus = MatchReader(folder).read_corpus()
     assert corpus.fields == ["author", "keyword"]
@@ -140,7 +140,7 @@ def test_MatchReader_field_metadata_file_may_no_document(folder: Path) -> None:
 
 
 def test_MatchFolder_fields_given_must_be_on_some_document(folder: Path) -> None:
-    """A misspelt field would train as an empty one."""
+    """A field given by option must be on some document, as it may be misspelt."""
     assert refusal(folder, fields=["author", "nope", "keyword"]) == (
         f"{SUMMARY.format(folder=folder)}: no document has the metadata fields "
         f"['keyword', 'nope'] that data.fields names; the documents have "
@@ -158,7 +158,7 @@ def test_MatchReader_without_hierarchy_no_taxonomy_is_read(folder: Path) -> None
 
 
 def test_MatchReader_label_names_are_read(folder: Path) -> None:
-    """id2label.txt names labels, behind the first tab; lines without a tab are passed over."""
+    """id2label.txt names labels; lines without a tab are ignored."""
     names = "deep\tDeep\tlearning\nno tab\n"
     (folder / "id2label.txt").write_text(names, encoding="utf-8")
     labels = MatchReader(folder).read_corpus().instances["label"].set_index("id")["name"]
@@ -167,7 +167,7 @@ def test_MatchReader_label_names_are_read(folder: Path) -> None:
 
 
 def test_MatchReader_whitespace_tokenizer_is_used(folder: Path) -> None:
-    """Pre-tokenised text keeps case and punctuation."""
+    """The tokenizer whitespace keeps case and punctuation."""
     words = list_instances(
         MatchReader(folder, MatchFolder.Config(tokenizer="whitespace")).read_corpus(), "word"
     )
@@ -196,7 +196,7 @@ def test_MatchFolder_no_such_folder(tmp_path: Path) -> None:
 
 
 def test_MatchFolder_missing_split_file(folder: Path) -> None:
-    """No dev.json is an error, not an empty validation split."""
+    """A missing dev.json is refused, not read as an empty split."""
     (folder / "dev.json").unlink()
     assert refusal(folder) == (
         f"{SUMMARY.format(folder=folder)}, but it has no dev.json; "
@@ -205,7 +205,7 @@ def test_MatchFolder_missing_split_file(folder: Path) -> None:
 
 
 def test_MatchFolder_missing_taxonomy_alone(folder: Path) -> None:
-    """Labels may have no hierarchy, which is to be said."""
+    """A missing taxonomy must be allowed by an option."""
     (folder / "taxonomy.txt").unlink()
     assert refusal(folder) == (
         f"{SUMMARY.format(folder=folder)}, but it has no taxonomy.txt; "
@@ -224,7 +224,7 @@ def test_MatchFolder_all_missing_files_are_named(folder: Path) -> None:
 
 
 def test_MatchFolder_run_folder_is_none(folder: Path) -> None:
-    """The error names a run folder, not the missing files of a data set."""
+    """The message names a run folder, not the missing files of a data set."""
     (folder / "taxonomy.txt").unlink()
     for name in ("config.yaml", "record.json"):
         (folder / name).write_text("{}")
@@ -235,7 +235,7 @@ def test_MatchFolder_run_folder_is_none(folder: Path) -> None:
 
 
 def test_MatchFolder_empty_training_split(folder: Path) -> None:
-    """Without training documents there is nothing to learn from."""
+    """A corpus without training documents is refused."""
     (folder / "train.json").write_text("\n")
     assert refusal(folder) == (
         "The corpus 'toy' must be consistent: the training split must hold a document, found none."
@@ -243,7 +243,7 @@ def test_MatchFolder_empty_training_split(folder: Path) -> None:
 
 
 def test_MatchReader_word_that_is_no_choice(folder: Path) -> None:
-    """Class and function refuse what they would take for a default; all faults at once."""
+    """Values that are no choice of an option are refused, all at once."""
     options = {"fields": "author", "tokenizer": "bpe", "hierarchy": "foo"}
     with pytest.raises(ConfigError) as caught:
         MatchFolder(folder, **options)
@@ -365,7 +365,7 @@ def test_MatchFolder_value_of_the_wrong_type(folder: Path, name: str) -> None:
 
 
 def test_MatchFolder_document_in_two_splits(folder: Path) -> None:
-    """A training document that is tested on too would leak."""
+    """A document in two splits is refused, as it would leak."""
     change_line(folder / "test.json", 1, lambda record: record.update(paper="t3"))
     assert refusal(folder) == (
         f"{SUMMARY.format(folder=folder)}: test.json:1: the document 't3' was given before "
@@ -374,7 +374,7 @@ def test_MatchFolder_document_in_two_splits(folder: Path) -> None:
 
 
 def test_MatchFolder_number_and_a_string_are_the_same_id(folder: Path) -> None:
-    """8 and "8" name one document."""
+    """8 and "8" are the same id."""
     change_line(folder / "dev.json", 2, lambda record: record.update(paper="8"))
     assert refusal(folder) == (
         f"{SUMMARY.format(folder=folder)}: dev.json:2: the document '8' was given before "
@@ -394,7 +394,7 @@ def test_MatchFolder_cycle_in_the_hierarchy(folder: Path) -> None:
 
 
 def test_MatchFolder_label_that_is_its_own_parent(folder: Path) -> None:
-    """A line "a a" is a cycle too."""
+    """A line "a a" is a cycle."""
     with (folder / "taxonomy.txt").open("a") as file:
         file.write("misc misc\n")
     assert refusal(folder) == (
@@ -405,14 +405,14 @@ def test_MatchFolder_label_that_is_its_own_parent(folder: Path) -> None:
 
 
 def test_MatchFolder_ignoring_the_hierarchy_accepts_its_cycle(folder: Path) -> None:
-    """What the message advises works."""
+    """The option that the message advises accepts the folder."""
     with (folder / "taxonomy.txt").open("a") as file:
         file.write("deep science\n")
     assert MatchFolder(folder, hierarchy="ignore").hierarchy.num_edges == 0
 
 
 def test_MatchFolder_metadata_field_called_label(folder: Path) -> None:
-    """Node types of the schema are not free for metadata."""
+    """A field cannot have the name of a reserved node type."""
     write_match_folder(folder, fields=["venue", "label"])
     assert refusal(folder) == (
         f"{SUMMARY.format(folder=folder)}: a metadata field cannot be named 'label': "
@@ -435,7 +435,7 @@ def test_MatchFolder_broken_metadata_file(folder: Path, content: bytes) -> None:
 
 
 def test_MatchFolder_taxonomy_that_is_not_utf_8(folder: Path) -> None:
-    """The taxonomy's lines are named like those of the documents."""
+    """A line of the taxonomy that is not UTF-8 is named."""
     replace_line(folder / "taxonomy.txt", 3, b"biologie caf\xe9")
     assert refusal(folder) == (
         f"{SUMMARY.format(folder=folder)}: taxonomy.txt:3: the file must be UTF-8, but byte 12 "
@@ -444,7 +444,7 @@ def test_MatchFolder_taxonomy_that_is_not_utf_8(folder: Path) -> None:
 
 
 def test_MatchFolder_all_faults_are_listed_with_their_places(folder: Path) -> None:
-    """Faults of several files and of one line come in one message, in the order of reading."""
+    """Faults of several files are one message, in the order of reading."""
     replace_line(folder / "train.json", 2, b'{"paper": "t2"')
     change_line(folder / "dev.json", 1, lambda record: record.update(label="a", text=3))
     change_line(folder / "test.json", 2, lambda record: record.update(paper="x1"))
@@ -464,7 +464,7 @@ def test_MatchFolder_all_faults_are_listed_with_their_places(folder: Path) -> No
 
 
 def test_MatchFolder_file_another_kind_does_not_flood_terminal(folder: Path) -> None:
-    """Twenty of very many faults are written out; reading stops early."""
+    """Twenty of many faults are listed, and reading stops early."""
     (folder / "train.json").write_text("no json\n" * 5000)
     lines = refusal(folder).splitlines()
     assert len(lines) == 22
@@ -521,7 +521,7 @@ def test_MatchFolder_real_folders_have_the_published_counts(
 
 
 def test_read_taxonomy_lines_split_by_tab_or_else_by_white_space() -> None:
-    """Labels may hold blanks between tabs; lines without children give no edge."""
+    """Labels between tabs may hold blanks; a line without children has no edge."""
     lines = [b"all\tdeep learning\tbiology\n", b"\n", b"a b  c\r\n", b"alone\n", b"x\t\n"]
     assert read_taxonomy(lines, "t.txt", pytest.fail) == [
         ("deep learning", "all", "t.txt:1"),
@@ -532,7 +532,7 @@ def test_read_taxonomy_lines_split_by_tab_or_else_by_white_space() -> None:
 
 
 def test_read_taxonomy_other_encodings_are_faults() -> None:
-    """With file:line."""
+    """A line that is not UTF-8 is a fault with file:line."""
     faults: list[str] = []
     assert read_taxonomy([b"a caf\xe9\n"], "t.txt", faults.append) == []
     assert faults == [

@@ -39,7 +39,7 @@ def featured(toy: Corpus) -> Corpus:
 
 
 def test_CorpusInMemory_is_built_once_by_its_content(featured: Corpus, tmp_path: Path) -> None:
-    """x is saved, memory-mapped when it is opened, and part of the name of the folder."""
+    """Features are saved, memory-mapped, and part of the key of the build."""
     dataset = open_dataset(featured, root=tmp_path)
     assert isinstance(dataset, CorpusInMemory)
     graph = build_graph(featured)
@@ -96,7 +96,7 @@ CHANGES = [
 
 
 def test_hash_corpus_sees_every_part(featured: Corpus) -> None:
-    """But neither integer types nor where a table comes from."""
+    """The hash depends on every table, not on integer types or provenance."""
     found = [hash_corpus(change(featured)) for change in CHANGES]
     assert len({*found, hash_corpus(featured)}) == len(CHANGES) + 1
     wide = {name: table.astype("int64") for name, table in featured.edges.items()}
@@ -107,7 +107,7 @@ def test_hash_corpus_sees_every_part(featured: Corpus) -> None:
 
 
 def test_hash_corpus_tells_cells_apart(toy: Corpus) -> None:
-    """Borders between strings count, numbers, and missing values of both."""
+    """The hash depends on borders between strings, numbers, and missing values."""
     names = ["ab", "c"], ["a", "bc"], ["abc", ""], [None, "abc"], ["abc", None]
     depths = [0.0, 1.0], [1.0, 0.0], [None, 0.0], [0.0, None]
     venues = toy.instances["venue"].iloc[:2]
@@ -130,14 +130,14 @@ def test_hash_corpus_tells_cells_apart(toy: Corpus) -> None:
 def test_CorpusInMemory_name_must_name_a_folder(
     toy: Corpus, tmp_path: Path, name: str, fault: str
 ) -> None:
-    """It would lead elsewhere."""
+    """A name that leads out of the folder is refused."""
     with pytest.raises(CorpusError) as caught:
         open_dataset(replace(toy, name=name), root=tmp_path)
     assert str(caught.value) == f"The name of a corpus {fault}, found {name!r}."
 
 
 def test_CorpusInMemory_half_a_surrogate_is_one_sentence(toy: Corpus, tmp_path: Path) -> None:
-    """No file can hold it; nothing is left."""
+    """A lone surrogate is one sentence, and nothing is left."""
     texts = pd.Series(["\ud800"] * toy.num_documents, dtype=object)
     spoilt = replace(toy, documents=toy.documents.assign(text=texts))
     with pytest.raises(CorpusError, match="must hold Unicode text and numbers, but the column"):
@@ -146,7 +146,7 @@ def test_CorpusInMemory_half_a_surrogate_is_one_sentence(toy: Corpus, tmp_path: 
 
 
 def test_BuiltFolder_is_the_data_set_it_was_built_from(tmp_path: Path) -> None:
-    """Same checksum, name, tokenizer, targets and texts, without the files."""
+    """Checksum, name, tokenizer, targets and texts are those of the source."""
     folder = write_match_folder(tmp_path / "toy")
     built = MatchFolder(folder, root=tmp_path / "root")
     opened = open_dataset(str(built.built))
@@ -160,7 +160,7 @@ def test_BuiltFolder_is_the_data_set_it_was_built_from(tmp_path: Path) -> None:
 
 
 def test_BuiltFolder_keeps_the_columns_of_a_table(tmp_path: Path) -> None:
-    """For predictions; the same documents of another table are another folder."""
+    """The layout of a table is stored for predictions, and part of the key."""
     frame = pd.DataFrame(
         {"id": ["a", "b"], "body": ["x", "y"], "label": ["l", "l"], "split": ["train", "valid"]}
     )
@@ -175,14 +175,14 @@ def test_BuiltFolder_keeps_the_columns_of_a_table(tmp_path: Path) -> None:
     assert open_dataset(replace(corpus, layout=None), root=tmp_path).layout is None
 
 
-def test_BuiltFolder_keeps_how_words_are_read(synthetic: Synthetic) -> None:
-    """Of a class that has it as no option."""
+def test_BuiltFolder_keeps_the_tokenizer(synthetic: Synthetic) -> None:
+    """The tokenizer of a class without such an option is stored."""
     assert open_dataset(synthetic.built).tokenizer == "whitespace"
 
 
 @pytest.mark.parametrize("option", ["force_reload", "pre_transform"])
 def test_BuiltFolder_refuses_to_build_again(synthetic: Synthetic, option: str) -> None:
-    """It has no source."""
+    """Arguments that need the source are refused."""
     value = True if option == "force_reload" else DropFields([])
     with pytest.raises(CorpusError, match=f"but {option} would build"):
         open_dataset(str(synthetic.built), **{option: value})
@@ -200,7 +200,7 @@ def test_BuiltFolder_refuses_to_build_again(synthetic: Synthetic, option: str) -
     ],
 )
 def test_BuiltFolder_refuses_to_make_another_graph(synthetic: Synthetic, option) -> None:
-    """By name, with where to give it instead."""
+    """Settings of another graph are refused by name, with where to give them."""
     (name,) = option
     place = "data.options" if name == "num_documents" else "data"
     with pytest.raises(
@@ -212,7 +212,7 @@ def test_BuiltFolder_refuses_to_make_another_graph(synthetic: Synthetic, option)
 
 
 def test_BuiltFolder_of_another_format_is_one_sentence(toy: Corpus, tmp_path: Path) -> None:
-    """So are a name that would lead elsewhere, and columns of a table that are none."""
+    """Another format, an unsafe name and a malformed layout are one sentence each."""
     built = open_dataset(toy, root=tmp_path).built
     about = json.loads((built / "corpus.json").read_text())
     changed = {**about, "source": {**about["source"], "format": 1}}
@@ -231,7 +231,7 @@ def test_BuiltFolder_of_another_format_is_one_sentence(toy: Corpus, tmp_path: Pa
 
 
 def test_open_dataset_open_one_takes_no_options(synthetic: Synthetic) -> None:
-    """It is what it is."""
+    """An open data set takes no options."""
     assert open_dataset(synthetic) is synthetic
     with pytest.raises(ConfigError, match=r"takes no options, found \['num_documents'\]"):
         open_dataset(synthetic, num_documents=3)
@@ -239,7 +239,7 @@ def test_open_dataset_open_one_takes_no_options(synthetic: Synthetic) -> None:
 
 @pytest.mark.parametrize("value", [3, None, pd.DataFrame({"id": ["a"]})])
 def test_open_dataset_other_objects_are_one_sentence(value: Any) -> None:
-    """With the functions that make a corpus."""
+    """Other objects are refused with the functions that make a corpus."""
     with pytest.raises(CorpusError) as caught:
         open_dataset(value)
     assert str(caught.value) == (
@@ -250,7 +250,7 @@ def test_open_dataset_other_objects_are_one_sentence(value: Any) -> None:
 
 
 def test_name_source_transform_is_one_sentence(synthetic: Synthetic) -> None:
-    """No file keeps it."""
+    """A transform is refused, as no file keeps it."""
     dataset = open_dataset(str(synthetic.built), transform=DropFields(["author"]))
     with pytest.raises(CorpusError, match="has a transform; make it a pre_transform"):
         name_source(dataset)
@@ -279,7 +279,7 @@ class Notes(CorpusDataset):
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A data set class of one's own, in a file."""
+    """A user's own data set class in a file."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes.txt").write_text("a b\nb c\nc d\n", encoding="utf-8")
     (tmp_path / "my_notes.py").write_text(OWN, encoding="utf-8")
@@ -287,7 +287,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_CorpusDataset_of_ones_own_needs_read_alone(own: str, tmp_path: Path) -> None:
-    """Named by its class; built anew where a file that an option names has changed."""
+    """A class with `read` alone is opened by name, and built anew if an input changes."""
     root = tmp_path / "root"
     first = open_dataset(own, root=root, path="notes.txt")
     assert first.name == "notes"
@@ -300,7 +300,7 @@ def test_CorpusDataset_of_ones_own_needs_read_alone(own: str, tmp_path: Path) ->
 
 
 def test_CorpusDataset_of_ones_own_depends_on_its_code(own: str, tmp_path: Path) -> None:
-    """Another reader makes another graph; the package's own classes have versions."""
+    """Changed code is another build; the package's own classes have versions."""
     assert "code" in open_dataset(own, root=tmp_path / "root", path="notes.txt").source
     assert "code" not in Synthetic(root=tmp_path / "root", num_documents=200).source
 
@@ -308,7 +308,7 @@ def test_CorpusDataset_of_ones_own_depends_on_its_code(own: str, tmp_path: Path)
 def test_CorpusDataset_of_ones_own_depends_on_its_bases(
     own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A reader that is inherited from another file."""
+    """Changed code of a base class in another file is another build."""
     monkeypatch.syspath_prepend(tmp_path)
     base, derived = tmp_path / "my_notes.py", tmp_path / "more_notes.py"
     derived.write_text("import my_notes\n\n\nclass More(my_notes.Notes):\n    pass\n")
@@ -317,7 +317,7 @@ def test_CorpusDataset_of_ones_own_depends_on_its_bases(
 
 
 def test_CorpusDataset_of_ones_own_refuses_what_is_none(own: str, tmp_path: Path) -> None:
-    """A wrong option, a missing file, a class that is no data set."""
+    """A wrong option, a missing file and a class of another kind are refused."""
     with pytest.raises(ConfigError, match=r"The options of Notes must be valid: 'pth' is not"):
         open_dataset(own, path="notes.txt", pth="x")
     with pytest.raises(CorpusError, match="Data are read from regular files"):

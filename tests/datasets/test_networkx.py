@@ -13,7 +13,7 @@ from match_graph.graph import build_graph
 
 
 def make_graph() -> "nx.DiGraph[str]":
-    """Documents with people who wrote them, labels in a hierarchy, and citations."""
+    """Documents with authors, labels in a hierarchy, and citations."""
     graph: nx.DiGraph[str] = nx.DiGraph()
     for label in ("top", "left", "right"):
         graph.add_node(label, type="label", name=label.upper())
@@ -35,7 +35,7 @@ def make_graph() -> "nx.DiGraph[str]":
 
 
 def test_from_networkx_types_become_a_corpus() -> None:
-    """Fields, citations, labels and their hierarchy, x, time, weights, names and splits."""
+    """Types become fields, citations, labels and hierarchy; attributes are read."""
     corpus = from_networkx(make_graph())
     assert corpus.warnings == []
     assert corpus.fields == ["person", "reference"]
@@ -58,7 +58,7 @@ def test_from_networkx_types_become_a_corpus() -> None:
 
 
 def test_from_networkx_undirected_graph_with_labels_as_attribute() -> None:
-    """Citations then lead both ways; labels may be a string or a list."""
+    """Undirected citations lead both ways; labels may be a string or a list."""
     graph = nx.Graph(make_graph().subgraph([f"d{one}" for one in range(10)] + ["a0", "a1", "a2"]))
     for number in range(10):
         graph.nodes[f"d{number}"]["tags"] = ["one", "two"] if number % 2 else "one"
@@ -108,7 +108,7 @@ def _set(node: Any, **values: Any) -> Any:
     ],
 )
 def test_from_networkx_fault_is_one_sentence(spoil: Any, fault: str) -> None:
-    """What must hold, and what was found."""
+    """Each fault is one sentence with what must hold and what was found."""
     graph = make_graph()
     spoil(graph)
     with pytest.raises(CorpusError) as caught:
@@ -128,14 +128,14 @@ def test_from_networkx_fault_is_one_sentence(spoil: Any, fault: str) -> None:
 def test_from_networkx_wrong_argument_is_one_sentence(
     graph: Any, arguments: Any, fault: str
 ) -> None:
-    """With the choices."""
+    """A wrong argument is one sentence with the choices."""
     with pytest.raises(CorpusError) as caught:
         from_networkx(graph, **arguments)
     assert fault in str(caught.value)
 
 
 def test_from_networkx_words_stand_by_their_positions() -> None:
-    """networkx groups parallel edges."""
+    """Words are in the order of their positions, although networkx groups parallel edges."""
     graph: nx.MultiDiGraph[str] = nx.MultiDiGraph()
     graph.add_node("d", type="document", split="train", tags=["x"])
     for word in "abc":
@@ -148,7 +148,7 @@ def test_from_networkx_words_stand_by_their_positions() -> None:
 
 
 def test_from_networkx_undirected_edges_start_at_documents() -> None:
-    """Whichever end was added first: words and authors that documents share keep their order."""
+    """Undirected edges start at the document, whichever end was added first."""
     graph: nx.Graph[str] = nx.Graph()
     for number in range(4):
         name = f"d{number}"
@@ -170,7 +170,7 @@ def test_from_networkx_undirected_edges_start_at_documents() -> None:
 
 
 def test_from_networkx_labels_of_a_set_are_in_order() -> None:
-    """Python orders the strings of a set anew in each process, and so would be the corpus."""
+    """Labels of a set are sorted, as its order changes between processes."""
     graph: nx.DiGraph[str] = nx.DiGraph()
     tags = {f"label {number}" for number in range(20)}
     graph.add_node("d0", type="document", split="train", tags=tags)
@@ -180,7 +180,7 @@ def test_from_networkx_labels_of_a_set_are_in_order() -> None:
 
 @pytest.mark.parametrize("tags", [np.array([2, 7]), [np.int64(2), np.int64(7)], (2.0, "7")])
 def test_from_networkx_labels_of_numpy(tags: Any) -> None:
-    """Arrays and numbers of NumPy are labels as those of Python are; NaN is none."""
+    """Arrays and numbers of NumPy are labels; NaN is a missing one."""
     graph: nx.DiGraph[str] = nx.DiGraph()
     graph.add_node("d0", type="document", split="train", tags=tags)
     graph.add_node("d1", type="document", split="train", tags=np.int64(7))
@@ -191,7 +191,7 @@ def test_from_networkx_labels_of_numpy(tags: Any) -> None:
 
 
 def test_from_networkx_warns_of_attributes_left_out() -> None:
-    """Attributes are named, also a name that is no string; those of dropped types are not."""
+    """Attributes that are not read are named, but not those of dropped types."""
     graph = make_graph()
     graph.nodes["d1"]["year"], graph.nodes["a0"]["split"] = 2001, "train"
     graph.nodes["a1"]["name"] = graph.nodes["top"]["weight"] = 7
