@@ -49,7 +49,7 @@ ODD = [
 
 
 def write(folder: Path, documents: list[Any] | None = None, nested: bool = True) -> Path:
-    """The published layout: documents, and the taxonomy's files in a folder of its own."""
+    """Writes the published layout: documents, and the taxonomy's files in their own folder."""
     taxonomy = folder / "topics" if nested else folder
     taxonomy.mkdir(parents=True, exist_ok=True)
     if documents is None:
@@ -75,7 +75,7 @@ def refusal(folder: Path, **options: Any) -> str:
 
 @pytest.mark.parametrize("name", ["oaxmlc", "oamed"])
 def test_open_dataset_reads_the_published_layout(tmp_path: Path, name: str) -> None:
-    """Labels closed upwards with names and depths; what is pruned and left out is counted."""
+    """Labels are closed upwards, with names and depths; pruned labels are counted."""
     write(tmp_path / "raw" / name)
     dataset = open_dataset(name, root=tmp_path, min_documents=5)
     labels = dataset.table("label").set_index("id")
@@ -99,7 +99,7 @@ def test_open_dataset_reads_the_published_layout(tmp_path: Path, name: str) -> N
 
 
 def test_open_dataset_shows_its_progress(tmp_path: Path) -> None:
-    """Under its name, over both readings of the documents."""
+    """Progress covers both passes over the documents."""
     write(tmp_path / "raw" / "oamed")
     seen: list[tuple[str, int, str]] = []
 
@@ -113,7 +113,7 @@ def test_open_dataset_shows_its_progress(tmp_path: Path) -> None:
 
 
 def test_OaXmlc_options_leave_the_protocol(tmp_path: Path) -> None:
-    """All labels and documents, not closed, split by year; definitions in the names of labels."""
+    """Options keep all labels and documents, unclosed, split by year."""
     write(tmp_path, nested=False)
     dataset = OaXmlc(
         path=str(tmp_path), root=tmp_path / "root", split="own", close_labels=False,
@@ -131,7 +131,7 @@ def test_OaXmlc_options_leave_the_protocol(tmp_path: Path) -> None:
 
 
 def test_OaXmlc_keys_of_another_layout(tmp_path: Path) -> None:
-    """Named by the user, a field of one's own too; without an id the line is the id."""
+    """Keys can be named by option; without an id the line number is the id."""
     documents = [
         {"t": f"work {number}", "topics": "T4" if number % 2 else "T6", "in": "V1", "authors": None}
         for number in range(20)
@@ -153,7 +153,7 @@ def test_OaXmlc_keys_of_another_layout(tmp_path: Path) -> None:
 
 
 def test_OaXmlc_seed_decides_the_split(tmp_path: Path) -> None:
-    """Equal seeds give equal splits, another one another; every label is in training."""
+    """The split depends on the seed; every label is in training."""
     write(tmp_path)
     config = [OaXmlc.Config(seed=seed, min_documents=5) for seed in (1, 1, 2)]
     first, again, other = (
@@ -169,7 +169,7 @@ def test_OaXmlc_seed_decides_the_split(tmp_path: Path) -> None:
 def test_OaXmlcReader_partitions_give_the_same_corpus(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Blocks of lines, packed or not: the documents, labels and splits of one reading."""
+    """Blocks of lines, packed or not, give the corpus of one pass."""
     write(tmp_path / "a")
     config = {"min_documents": 5, "root": tmp_path / "root"}
     whole = OaXmlcReader(
@@ -209,7 +209,7 @@ def draw_case(seed: int) -> tuple[LabelTree, list[list[str]]]:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_choose_labels_equals_a_naive_loop(seed: int) -> None:
-    """Leaves of few documents go one at a time until none is left, then bare top labels."""
+    """By a naive loop: leaves are pruned one at a time, then top labels without children."""
     tree, documents = draw_case(seed)
     count = Counter(label for labels in documents for label in labels)
     kept = set(tree.parents)
@@ -224,7 +224,7 @@ def test_choose_labels_equals_a_naive_loop(seed: int) -> None:
 
 
 def naive_split(documents: list[list[str]], tree: LabelTree, seed: int) -> list[int]:
-    """The benchmark's steps, one document after another, on sets."""
+    """The benchmark's steps with sets, one document after another."""
     items: dict[str, list[int]] = {}
     for number, labels in enumerate(documents):
         for label in labels:
@@ -265,7 +265,7 @@ def naive_split(documents: list[list[str]], tree: LabelTree, seed: int) -> list[
 
 @pytest.mark.parametrize("seed", range(8))
 def test_split_documents_equals_a_naive_loop(seed: int) -> None:
-    """Hold-out, cuts by label, cover and leftovers; every document has one split."""
+    """The split equals a naive loop; every document has one."""
     tree, drawn = draw_case(seed)
     documents = [[label for label in labels if label != "unknown"] for labels in drawn]
     documents = [labels for labels in documents if any(tree.parents[label] for label in labels)]
@@ -280,7 +280,7 @@ def test_split_documents_equals_a_naive_loop(seed: int) -> None:
 
 
 def test_split_documents_gives_a_held_document_to_valid() -> None:
-    """Three of four documents are cut 2 : 0 : 1; valid has the one that was held back."""
+    """A split that lacks a label gets a held-back document of it."""
     tree = LabelTree({"a": [], "rare": ["a"], "other": ["a"]})
     documents = {"rare": np.arange(4), "other": np.arange(4, 40), "a": np.arange(40)}
     split = split_documents(documents, tree, 40, seed=0)
@@ -309,7 +309,7 @@ def test_split_documents_gives_a_held_document_to_valid() -> None:
 def test_OaXmlc_faulty_document_is_named_by_its_line(
     tmp_path: Path, document: dict[str, Any], fault: str
 ) -> None:
-    """File and line; with faults=skip the others are read."""
+    """A faulty document is named by line, or skipped."""
     good = [make_document(number) for number in range(20)]
     write(tmp_path, [*good, make_document(20, **document)])
     assert refusal(tmp_path) == (
@@ -320,13 +320,13 @@ def test_OaXmlc_faulty_document_is_named_by_its_line(
 
 
 def test_OaXmlc_line_that_is_no_object_is_named(tmp_path: Path) -> None:
-    """The reading that counts labels passes over it, the other one names it."""
+    """A line that is no object is ignored by the first pass and named by the second."""
     write(tmp_path, [make_document(1), "{broken", make_document(2)])
     assert "documents.json:2: a line must be one JSON object" in refusal(tmp_path)
 
 
 def test_OaXmlc_faulty_ontology_and_taxonomy_are_named(tmp_path: Path) -> None:
-    """An entry without an id; a cycle."""
+    """An entry without an id and a cycle are named."""
     write(tmp_path)
     path = tmp_path / "topics" / "ontology.json"
     content = path.read_text()
@@ -343,7 +343,7 @@ def test_OaXmlc_faulty_ontology_and_taxonomy_are_named(tmp_path: Path) -> None:
 
 
 def test_OaXmlc_path_without_the_files_says_what_is_missing(tmp_path: Path) -> None:
-    """Nothing is fetched into a user's folder, and none is made."""
+    """Missing files of a user's folder are named, not fetched; no folder is made."""
     folder = tmp_path / "none"
     assert refusal(folder) == (
         f"The data set 'oaxmlc' must have documents.json, taxonomy.txt and ontology.json, but "
@@ -356,7 +356,7 @@ def test_OaXmlc_path_without_the_files_says_what_is_missing(tmp_path: Path) -> N
 def test_OaMed_archives_of_the_record_are_unpacked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fetched by the record's number; documents lie once, the taxonomies in their folders."""
+    """Archives of the record are extracted; the documents lie beside both taxonomies."""
     source = write(tmp_path / "source")
     asked = []
 

@@ -50,7 +50,7 @@ ANCHOR = [(f"anchor{n}", "a", "b", f"anchor {n}") for n in range(20)]
 
 
 def read_back(corpus: Corpus) -> list[tuple[str, str, str, str]]:
-    """What went in: each document has one author and one label."""
+    """The documents as they were given, with one author and one label each."""
     columns = [corpus.documents["id"].tolist()]
     for name in ("author", "label"):
         ids = corpus.instances[name]["id"].tolist()
@@ -81,7 +81,7 @@ def test_MatchReader(items: list[tuple[str, str, str, str]]) -> None:
 @awkward
 @given(records)
 def test_MapleReader(items: list[tuple[str, str, str, str]]) -> None:
-    """Here the text is a title."""
+    """The title is the text."""
     lines = [
         json.dumps({"paper": d, "author": [a], "label": [b], "title": t, "year": "2000"})
         for d, a, b, t in [*ANCHOR, *items]
@@ -96,7 +96,7 @@ def test_MapleReader(items: list[tuple[str, str, str, str]]) -> None:
 @awkward
 @given(records)
 def test_OpenAlexReader(items: list[tuple[str, str, str, str]]) -> None:
-    """Ids of authors and topics must show something, as those of works."""
+    """Ids of authors, topics and works must not be blank."""
     items = [(d, a if a.strip() else "a", b if b.strip() else "b", t) for d, a, b, t in items]
     lines = [
         json.dumps(
@@ -117,7 +117,7 @@ def test_OpenAlexReader(items: list[tuple[str, str, str, str]]) -> None:
 @awkward
 @given(records)
 def test_custom_json(items: list[tuple[str, str, str, str]]) -> None:
-    """Lines may hold Unicode's line separators as they are."""
+    """Lines may hold Unicode line separators."""
     lines = [
         json.dumps(
             {"id": d, "author": [a], "label": [b], "text": t, "s": "train"}, ensure_ascii=False
@@ -140,7 +140,7 @@ def test_custom_json(items: list[tuple[str, str, str, str]]) -> None:
 @awkward
 @given(records)
 def test_custom_csv(items: list[tuple[str, str, str, str]]) -> None:
-    """Without a separator a cell is one value, whatever is in it."""
+    """Without a separator a cell is one value, whatever it holds."""
     file = io.StringIO(newline="")
     writer = csv.writer(file)
     writer.writerow(["id", "author", "label", "text", "s"])
@@ -156,7 +156,7 @@ def test_custom_csv(items: list[tuple[str, str, str, str]]) -> None:
 @awkward
 @given(records)
 def test_MapleReader_graph(items: list[tuple[str, str, str, str]]) -> None:
-    """Columns are separated by tabs, lines by line breaks; a text alone can hold tabs."""
+    """Only texts may hold tabs, which separate columns; nothing may hold line breaks."""
     items = [
         (*(re.sub("[\t\r\n]", " ", part) for part in item[:3]), re.sub("[\r\n]", " ", item[3]))
         for item in items
@@ -177,7 +177,7 @@ def test_MapleReader_graph(items: list[tuple[str, str, str, str]]) -> None:
 @awkward
 @given(records)
 def test_PubMedReader(items: list[tuple[str, str, str, str]]) -> None:
-    """White space of XML counts as one blank, at the ends not at all; control characters are none.
+    """White space of XML is normalised and stripped; control characters are excluded.
 
     XML 1.0 cannot hold these, except the last, DEL.
     """
@@ -207,7 +207,7 @@ def test_PubMedReader(items: list[tuple[str, str, str, str]]) -> None:
 @awkward
 @given(records)
 def test_MatchReader_of_a_release(items: list[tuple[str, str, str, str]]) -> None:
-    """Words, labels and authors are numbers that other files name, one a line."""
+    """Words, labels and authors are ids that other files name, one a line."""
     items = [(d, *(_one_line(part) or "x" for part in (a, b)), t) for d, a, b, t in items]
     documents = [{"paper": d, "author": [a], "label": [b], "text": t} for d, a, b, t in items]
     with TemporaryDirectory() as folder:
@@ -225,7 +225,7 @@ def test_MatchReader_of_a_release(items: list[tuple[str, str, str, str]]) -> Non
 @awkward
 @given(records)
 def test_DebTagsReader(items: list[tuple[str, str, str, str]]) -> None:
-    """Values are lines without white space at their ends; tags end at white space and commas."""
+    """Values are stripped lines; tags end at white space and commas."""
     clean = [tuple(_one_line(part) for part in item) for item in items]
     items = [(d, a or "a", re.sub(r"[\s,{}:]", "", b) or "b", t) for d, a, b, t in clean if d]
     rows = list({item[0]: item for item in [*ANCHOR, *items]}.values())
@@ -244,7 +244,7 @@ def test_DebTagsReader(items: list[tuple[str, str, str, str]]) -> None:
 @example(["\u2028", "\x00", '"', "a b", "1e5"])
 @given(st.lists(odd.map(lambda name: re.sub("[\t\r\n]", " ", name)), min_size=2, unique=True))
 def test_read_taxonomy_by_tabs(labels: list[str]) -> None:
-    """A label may hold blanks; a line must show something, and a mark at its start is dropped."""
+    """A label may hold blanks; a line is not blank, and its BOM is dropped."""
     first, *others = ["root", *labels]
     found = read_taxonomy([f"{first}\t{chr(9).join(others)}\n".encode()], "t", pytest.fail)
     assert found == [(label, "root", "t:1") for label in others]
@@ -254,7 +254,7 @@ def test_read_taxonomy_by_tabs(labels: list[str]) -> None:
 @example(["\x00;", ";", '"'])
 @given(st.lists(odd, min_size=1))
 def test_read_trees_mesh_trees(names: list[str]) -> None:
-    """What stands before the last semicolon, without white space at its ends."""
+    """A descriptor is what precedes the last semicolon, stripped."""
     names = list(dict.fromkeys(name for name in map(_one_line, names) if name))
     lines = [f"{name};A{number}\n".encode() for number, name in enumerate(names)]
     assert list(read_trees(lines, "t", "A", pytest.fail).categories) == names
@@ -266,7 +266,7 @@ def _one_line(value: str) -> str:
 
 
 def test_Custom_built_data_set_gives_them_back(tmp_path: Path) -> None:
-    """Through the graph and its Parquet tables."""
+    """Strings survive the graph and its Parquet tables."""
     strings = [*LOOK_ALIKES, *ALPHABET[1:], "a b", ' "q" ', "\u2028line\u2029"]
     rows = [{"id": f"{s}.", "author": [s], "label": [s], "text": s} for s in strings if s.strip()]
     path = write_lines(str(tmp_path), "t.jsonl", [json.dumps(row) for row in rows])
@@ -279,7 +279,7 @@ def test_Custom_built_data_set_gives_them_back(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("string", LOOK_ALIKES[:-1])
 def test_CustomReader_ids_like_numbers_stay_as_written(string: str, tmp_path: Path) -> None:
-    """No reader guesses types."""
+    """Ids that look like numbers stay strings."""
     path = write_lines(str(tmp_path), "t.csv", ["id,text,label,s", f"{string},x,{string},train"])
     corpus = CustomReader([path], Custom.Config(columns={"split": "s"})).read_corpus()
     assert corpus.documents["id"].tolist() == [string]

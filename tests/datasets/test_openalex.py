@@ -56,7 +56,7 @@ def write(path: Path, records: list[dict[str, Any]]) -> Path:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Two files in the default place of a root."""
+    """Two files in the default folder of a root."""
     folder = tmp_path / "raw" / "openalex"
     write(folder / "a.jsonl", [make_work(n) for n in range(30)])
     write(folder / "b.jsonl.gz", [make_work(n) for n in range(30, 40)])
@@ -64,7 +64,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def refusal(root: Path, *works: Any, **options: Any) -> str:
-    """The sentence for a file with some works; no build may be left behind."""
+    """Message that refuses a file of some works; no build may be left."""
     if works:
         write(root / "raw" / "openalex" / "a.jsonl", [*works])
     with pytest.raises(CorpusError) as caught:
@@ -74,7 +74,7 @@ def refusal(root: Path, *works: Any, **options: Any) -> str:
 
 
 def test_open_dataset_topics_are_labels_with_all_above_them(root: Path) -> None:
-    """A tree of four levels, with names and depths; the places are those of the first work."""
+    """Topics are closed upwards to a tree of four levels, with names and depths."""
     dataset = open_dataset("openalex", root=root)
     assert dataset[0]["document"].num_nodes == 40
     labels = dataset.table("label").set_index("id")
@@ -93,7 +93,7 @@ def test_open_dataset_topics_are_labels_with_all_above_them(root: Path) -> None:
 
 
 def test_open_dataset_concepts_take_parents_from_file_concepts(root: Path, tmp_path: Path) -> None:
-    """The nearest ancestors by level are parents; scores below the least are left out."""
+    """Nearest ancestors by level are parents; concepts of low scores are left out."""
     ancestors = [make_concept(1, 0), make_concept(4, 1), make_concept(2, 1)]
     path = write(tmp_path / "concepts.jsonl", [
         make_concept(3, 2, ancestors=ancestors), make_concept(2, 1, ancestors=ancestors[:1]),
@@ -110,13 +110,13 @@ def test_open_dataset_concepts_take_parents_from_file_concepts(root: Path, tmp_p
 
 
 def test_OpenAlex_concepts_beside_works_are_not_read_as_works(root: Path) -> None:
-    """The option tells which file is which."""
+    """A file of concepts named by option is not read as works."""
     path = write(root / "raw" / "openalex" / "concepts.jsonl", [make_concept(1, 0)])
     assert OpenAlex(root=root, labels="concepts", concepts=str(path))[0]["document"].num_nodes == 40
 
 
 def test_open_dataset_options_reach_the_reader(root: Path) -> None:
-    """Path, fields, and a split by date."""
+    """Path, fields, and a split by date reach the reader."""
     dataset = open_dataset(
         "openalex", root=root, path=str(root / "raw" / "openalex" / "b.jsonl.gz"),
         fields=["institution"], train_until=2015, valid_until=2017,
@@ -134,7 +134,7 @@ def test_open_dataset_options_reach_the_reader(root: Path) -> None:
 
 
 def test_OpenAlexReader_what_is_missing_is_carried_through(root: Path) -> None:
-    """Neither text, date, authors, venue nor labels must be there."""
+    """Text, date, authors, venue and labels may be missing."""
     works = [
         make_work(1),
         {"id": f"{URL}W50"},
@@ -148,7 +148,7 @@ def test_OpenAlexReader_what_is_missing_is_carried_through(root: Path) -> None:
 
 
 def test_OpenAlex_work_without_id_is_named(root: Path) -> None:
-    """By file:line, like every fault of a line."""
+    """A work without an id is named by file:line."""
     assert refusal(root, make_work(1), make_work(2, id=None)) == (
         f"{SUMMARY}: a.jsonl:2: a work must have its OpenAlex id in 'id', found nothing; "
         f"remove the work."
@@ -156,7 +156,7 @@ def test_OpenAlex_work_without_id_is_named(root: Path) -> None:
 
 
 def test_OpenAlex_repeated_work_is_named_with_both_places(root: Path) -> None:
-    """Across files, too."""
+    """A work that is repeated in another file is named with both places."""
     assert refusal(root, make_work(35), make_work(1)) == (
         f"{SUMMARY}: b.jsonl.gz:6: the document 'W35' was given before (a.jsonl:1); "
         f"every document needs an id of its own."
@@ -164,7 +164,7 @@ def test_OpenAlex_repeated_work_is_named_with_both_places(root: Path) -> None:
 
 
 def test_OpenAlex_self_loop_among_concepts_is_refused(root: Path, tmp_path: Path) -> None:
-    """With the place of the edge."""
+    """A self-loop of concepts is refused with its place."""
     loop = make_concept(3, 2, ancestors=[make_concept(3, 2)])
     path = write(tmp_path / "concepts.jsonl", [make_concept(2, 1), loop])
     assert refusal(root, labels="concepts", concepts=str(path)) == (
@@ -175,7 +175,7 @@ def test_OpenAlex_self_loop_among_concepts_is_refused(root: Path, tmp_path: Path
 
 
 def test_OpenAlex_ignoring_the_hierarchy_accepts_its_loop(root: Path, tmp_path: Path) -> None:
-    """What the message advises works."""
+    """The option that the message advises accepts the file."""
     loop = make_concept(3, 2, ancestors=[make_concept(3, 2)])
     path = write(tmp_path / "concepts.jsonl", [loop])
     dataset = OpenAlex(root=root, labels="concepts", concepts=str(path), hierarchy="ignore")
@@ -203,13 +203,13 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_OpenAlex_values_of_a_wrong_type_are_named(root: Path, name: str) -> None:
-    """By file:line."""
+    """Values of a wrong type are named by file:line."""
     change, fault = WRONG[name]
     assert refusal(root, make_work(1, **change)) == f"{SUMMARY}: a.jsonl:1: {fault}"
 
 
 def test_OpenAlex_concepts_of_a_wrong_type_are_named(root: Path, tmp_path: Path) -> None:
-    """Scores, ids and ancestors."""
+    """Malformed scores, ids and ancestors are named."""
     scores: list[Any] = ["high", True, float("nan")]
     works = [make_work(1, concepts=[make_concept(1, 0, score=score)]) for score in scores]
     path = write(tmp_path / "c.jsonl", [{}, make_concept(2, 1, ancestors=[{"id": "C1"}])])
@@ -224,7 +224,7 @@ def test_OpenAlex_concepts_of_a_wrong_type_are_named(root: Path, tmp_path: Path)
 
 
 def test_OpenAlex_no_file_and_no_file_of_concepts(tmp_path: Path, root: Path) -> None:
-    """The message says where to put it, or which option is wrong."""
+    """A missing file is named with where to put it, or its option."""
     with pytest.raises(CorpusError, match=r"^The data set 'openalex' reads files of yours"):
         OpenAlex(root=tmp_path / "none")
     assert refusal(root, concepts=str(tmp_path / "none")) == (
@@ -234,7 +234,7 @@ def test_OpenAlex_no_file_and_no_file_of_concepts(tmp_path: Path, root: Path) ->
 
 
 def test_OpenAlex_truncated_gzip_file_is_named(root: Path) -> None:
-    """Nothing of it is built."""
+    """A truncated gzip file is named, and nothing is built."""
     path = root / "raw" / "openalex" / "b.jsonl.gz"
     path.write_bytes(path.read_bytes()[:-30])
     assert refusal(root) == (
@@ -245,7 +245,7 @@ def test_OpenAlex_truncated_gzip_file_is_named(root: Path) -> None:
 
 
 def test_OpenAlex_level_past_all_bounds_is_named(root: Path) -> None:
-    """It would not fit into the table of depths."""
+    """A level that exceeds the type of depths is named."""
     concept = {"id": "https://openalex.org/C1", "display_name": "x", "level": 40_000, "score": 1.0}
     assert refusal(root, make_work(1, concepts=[concept]), labels="concepts") == (
         "The files of 'openalex' must hold OpenAlex works: a.jsonl:1: the level of a concept "
@@ -254,7 +254,7 @@ def test_OpenAlex_level_past_all_bounds_is_named(root: Path) -> None:
 
 
 def test_OpenAlexReader_concept_with_a_score_of_null(tmp_path: Path) -> None:
-    """As of one without a score, it counts."""
+    """A concept with a null score is kept, as one without a score."""
     path = tmp_path / "works.jsonl"
     path.write_text(json.dumps(make_work(1, concepts=[make_concept(1, 0) | {"score": None}])))
     corpus = OpenAlexReader([path], OpenAlex.Config(labels="concepts")).read_corpus()

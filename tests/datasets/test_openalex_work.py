@@ -11,7 +11,7 @@ from match_graph.datasets.openalex_work import INSTANCES, read_abstract, read_id
 
 @given(st.lists(st.text("abc,.é", min_size=1)))
 def test_read_abstract_inverted_index_gives_back_words_in_order(words: list[str]) -> None:
-    """Whatever repeats."""
+    """An inverted index is turned back into text, with repeated words."""
     index: dict[str, list[int]] = {}
     for position, word in enumerate(words):
         index.setdefault(word, []).append(position)
@@ -20,7 +20,7 @@ def test_read_abstract_inverted_index_gives_back_words_in_order(words: list[str]
 
 @pytest.mark.parametrize("index", [5, ["a"], {"a": 0}, {"a": ["0"]}, {"a": [0.5]}])
 def test_read_abstract_what_is_no_inverted_index(index: Any) -> None:
-    """A fault of the file, not an empty text."""
+    """A malformed index is a fault, not an empty text."""
     faults: list[str] = []
     assert read_abstract(index) is None
     assert read_text({"abstract_inverted_index": index}, "w:1", faults.append) == ""
@@ -30,13 +30,13 @@ def test_read_abstract_what_is_no_inverted_index(index: Any) -> None:
 
 
 def test_read_abstract_huge_position_costs_nothing() -> None:
-    """Positions order words; nothing is laid out."""
+    """Memory does not depend on the positions of words."""
     assert read_abstract({"b": [10**18], "a": [-1]}) == "a b"
     assert read_abstract(None) == read_abstract({}) == ""
 
 
 def test_read_text_is_title_and_abstract() -> None:
-    """Either may be missing."""
+    """Title or abstract may be missing."""
     index = {"one": [0], "two": [1]}
     work = {"title": "Title", "abstract_inverted_index": index}
     assert read_text(work, "w:1", pytest.fail) == "Title one two"
@@ -60,12 +60,12 @@ def test_read_text_is_title_and_abstract() -> None:
     ],
 )
 def test_read_id_ids_lose_their_address(value: Any, kind: str, expected: str | None) -> None:
-    """Numbers of fields were plain in older files."""
+    """Ids lose their URL prefix; plain numbers get their kind."""
     assert read_id(value, kind) == expected
 
 
 def test_INSTANCES_come_with_names() -> None:
-    """Authors and institutions of authorships, the primary source, referenced works."""
+    """Venue, authors, institutions and references are read, with names."""
     place = {"id": "https://openalex.org/I1", "display_name": "U"}
     work = {
         "primary_location": {"source": {"id": "https://openalex.org/S1", "display_name": "J"}},
@@ -113,7 +113,7 @@ def test_INSTANCES_come_with_names() -> None:
     ],
 )
 def test_INSTANCES_wrong_types_are_faults(field: str, work: dict[str, Any], fault: str) -> None:
-    """Each with its place and what was found."""
+    """Wrong types are faults with place and value."""
     faults: list[str] = []
     list(INSTANCES[field](work, "w:1", faults.append))
     assert faults == [fault]
@@ -121,5 +121,5 @@ def test_INSTANCES_wrong_types_are_faults(field: str, work: dict[str, Any], faul
 
 @pytest.mark.parametrize("value", ["", "  ", "https://openalex.org/", None, True, 1.0])
 def test_read_id_refuses_what_names_nothing(value: Any) -> None:
-    """The URL alone, too."""
+    """Blank ids and a bare URL are refused."""
     assert read_id(value) is None

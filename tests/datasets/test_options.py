@@ -20,7 +20,7 @@ def refusal(**options: object) -> str:
 
 
 def test_SplitConfig_random_split_is_8_1_1_and_follows_seed() -> None:
-    """Same seed, same splits; another seed, others."""
+    """The random split is 8 : 1 : 1 and depends on the seed."""
     rule, other = SplitConfig(seed=1), SplitConfig(seed=2)
     splits = [rule.choose_split("d", f"text {number}", None) for number in range(5000)]
     assert splits == [rule.choose_split("d", f"text {number}", None) for number in range(5000)]
@@ -31,14 +31,14 @@ def test_SplitConfig_random_split_is_8_1_1_and_follows_seed() -> None:
 
 @given(st.text(min_size=1).filter(str.strip), st.text(), st.text())
 def test_SplitConfig_equal_texts_fall_into_one_split(text: str, one: str, other: str) -> None:
-    """Whatever their ids are."""
+    """Equal texts are in one split, whatever their ids."""
     assert SplitConfig().choose_split(one, text, None) == SplitConfig().choose_split(
         other, text, None
     )
 
 
 def test_SplitConfig_documents_without_text_are_told_apart_by_id() -> None:
-    """They share nothing, so they do not all fall into one split."""
+    """Documents without text are split by id, not all into one split."""
     assert {SplitConfig().choose_split(f"d{number}", " ", None) for number in range(100)} == {
         "train", "valid", "test",
     }  # fmt: skip
@@ -47,7 +47,7 @@ def test_SplitConfig_documents_without_text_are_told_apart_by_id() -> None:
 
 
 def test_SplitConfig_split_by_date_counts_a_date_as_a_whole() -> None:
-    """The last day of the year 2015 is training still; each day has one split."""
+    """Dates are inclusive: the last day of 2015 is train for "2015"."""
     rule = SplitConfig(train_until=2015, valid_until="2016-06")
     days = ["1999", "2015-12-31", "2016-01-01", "2016-06-30", "2016-07", "2020"]
     assert [rule.choose_split("d", "x", day) for day in days] == [
@@ -65,7 +65,7 @@ def test_SplitConfig_split_by_date_counts_a_date_as_a_whole() -> None:
 
 
 def test_SplitConfig_without_valid_until_tenth_earlier_documents() -> None:
-    """As in benchmarks that give but one year."""
+    """Without valid_until a tenth of the earlier documents is valid."""
     rule = SplitConfig(train_until="2015")
     splits = [rule.choose_split("d", f"text {number}", "2010") for number in range(5000)]
     assert set(splits) == {"train", "valid"}
@@ -73,7 +73,7 @@ def test_SplitConfig_without_valid_until_tenth_earlier_documents() -> None:
 
 
 def test_SplitConfig_documents_without_date_training_can_counted() -> None:
-    """A missing date is no fault."""
+    """Documents without a date are in train, and counted."""
     rule = SplitConfig(train_until="2015")
     texts = [f"text {number}" for number in range(100)]
     assert {rule.choose_split("d", text, day) for text in texts for day in (None, "")} == {"train"}
@@ -88,7 +88,7 @@ def test_SplitConfig_documents_without_date_training_can_counted() -> None:
 
 
 def test_SplitConfig_dates_as_yaml_gives_them_are_options() -> None:
-    """A year is a number there, a day a date."""
+    """Numbers and dates of YAML are valid dates."""
     options = SplitConfig(train_until=2015, valid_until=date(2016, 1, 31), seed=3)
     assert options.model_dump() == {
         "train_until": "2015", "valid_until": "2016-01-31", "seed": 3,
@@ -96,7 +96,7 @@ def test_SplitConfig_dates_as_yaml_gives_them_are_options() -> None:
 
 
 def test_SplitConfig_what_is_no_date_is_refused() -> None:
-    """Also a date at which validation could not begin."""
+    """Malformed dates are refused, and a valid_until before train_until."""
     fault = "a date must be a year, a month or a day, such as 2015 or 2015-06-30"
     assert refusal(train_until="June") == (
         f"Options must be good: 'train_until': {fault}, found 'June'."
@@ -140,12 +140,12 @@ def test_SplitConfig_what_is_no_date_is_refused() -> None:
     ],
 )
 def test_count_days_counts_from_1970(day: str | None, days: int | None) -> None:
-    """A year or month counts from its first day; what is no date has no days."""
+    """Days count from 1970-01-01 to the first day of a year or month."""
     assert count_days(day) == days
 
 
 def test_split_by_text_is_the_hash_of_the_text() -> None:
-    """By its definition, with some of every split."""
+    """The split is the SHA-256 modulo 10, and every split occurs."""
     texts = [f"text {number}" for number in range(200)]
     names = {0: "test", 1: "valid"}
     for text in texts:

@@ -30,7 +30,7 @@ def draw_corpus(name: str, size: PaperSize, seed: int) -> Corpus:
 
 @pytest.mark.parametrize("name", sorted(PAPER_SIZES))
 def test_draw_paper_every_count_is_met_exactly(name: str, tmp_path: Path) -> None:
-    """All rows of Table 1 in the built graph, at a hundredth of documents and labels."""
+    """Counts of Table 1 are met, at a hundredth of documents and labels."""
     size = PAPER_SIZES[name].scale(0.01, 0.01)
     graph = build_graph(draw_corpus(name, size, seed=0))
     rows = describe_graph(graph.data, graph.targets)
@@ -55,7 +55,7 @@ def test_draw_paper_every_count_is_met_exactly(name: str, tmp_path: Path) -> Non
 
 
 def test_draw_paper_nothing_is_twice_and_first_parents_are_gold() -> None:
-    """Labels, authors and references of a document are distinct; a gold label has a gold parent."""
+    """Labels, authors and references are distinct; a gold label has a gold parent."""
     corpus = draw_corpus("x", PAPER_SIZES["mag-cs"].scale(0.02, 0.02), seed=1)
     for name in ("label", "author", "reference", "venue"):
         assert not corpus.edges[name].duplicated().any(), name
@@ -75,7 +75,7 @@ def test_draw_paper_nothing_is_twice_and_first_parents_are_gold() -> None:
 
 
 def test_draw_paper_same_seed_gives_the_same_corpus() -> None:
-    """And another seed another."""
+    """The corpus depends on the seed alone."""
     size = PAPER_SIZES["mag-cs"].scale(0.01, 0.01)
     one, two, other = (draw_corpus("x", size, seed) for seed in (3, 3, 4))
     for name in one.edges:
@@ -88,7 +88,7 @@ def test_draw_paper_same_seed_gives_the_same_corpus() -> None:
 
 @pytest.mark.parametrize("field", ["text", "venue"])
 def test_Synthetic_words_and_venues_predict_labels(field: str) -> None:
-    """Naive Bayes for a frequent label on unseen documents does far better than a coin."""
+    """Naive Bayes predicts a frequent label of unseen documents far above chance."""
     dataset = Synthetic(like="mag-cs", scale=0.005, label_scale=0.005)
     corpus = dataset.read()
     texts = corpus.documents["text"]
@@ -107,7 +107,7 @@ def test_Synthetic_words_and_venues_predict_labels(field: str) -> None:
 
 @given(st.integers(1, 60), st.integers(0, 2**32 - 1))
 def test_settle_counts_settled_counts_keep_sum_and_bounds(number: int, seed: int) -> None:
-    """Whatever is given, the sum is met within the bounds."""
+    """Any counts are adjusted to the sum within the bounds."""
     rng = np.random.default_rng(seed)
     low, high = rng.integers(0, 4, number), rng.integers(4, 9, number)
     total = int(rng.integers(low.sum(), high.sum() + 1))
@@ -120,7 +120,7 @@ def test_settle_counts_settled_counts_keep_sum_and_bounds(number: int, seed: int
     ("labels", "edges", "layers"), [(60, 90, 6), (200, 250, 15), (400, 800, 4)]
 )
 def test_draw_dag_has_its_counts(labels: int, edges: int, layers: int) -> None:
-    """Distinct edges between neighbouring layers; a chain for every label; roots have children."""
+    """Edges are distinct and between adjacent layers; every label has a chain."""
     child, parent, chain = draw_dag(np.random.default_rng(0), labels, edges, layers)
     depth = (chain >= 0).sum(axis=1)
     assert len(set(zip(child.tolist(), parent.tolist(), strict=True))) == len(child) == edges
@@ -134,7 +134,7 @@ def test_draw_dag_has_its_counts(labels: int, edges: int, layers: int) -> None:
 
 
 def test_open_dataset_options_open_it(tmp_path: Path) -> None:
-    """By name with settings; raw texts where they fit, and a key of its own."""
+    """The option like opens it, with raw texts if it is small."""
     options = {"like": "mag-cs", "scale": 0.005, "label_scale": 0.005}
     dataset = open_dataset("synthetic", root=tmp_path, **options)
     assert dataset.name == "synthetic-mag-cs"
@@ -173,7 +173,7 @@ def test_open_dataset_options_open_it(tmp_path: Path) -> None:
     ],
 )
 def test_Synthetic_sizes_that_cannot_be_are_refused(options: dict, fault: str) -> None:
-    """Before anything is drawn, in one sentence."""
+    """Impossible sizes are refused in one sentence, before anything is drawn."""
     with pytest.raises(ConfigError) as caught:
         Synthetic(**options)
     assert str(caught.value) == f"The options of Synthetic must be valid: {fault}"

@@ -22,7 +22,7 @@ def article(citation: str = "", data: str = "", journal: str = "") -> Element:
 
 
 def test_read_text_is_title_and_abstract_without_marks() -> None:
-    """Inner marks go, sections are joined, another language's abstract is left out."""
+    """Markup is removed, sections are joined, abstracts of other languages left out."""
     found = read_text(article(
         "<ArticleTitle>Of <i>E. coli</i>.</ArticleTitle><Abstract>"
         '<AbstractText Label="AIM">To\n  count.</AbstractText><AbstractText/>'
@@ -52,14 +52,14 @@ def test_read_text_is_title_and_abstract_without_marks() -> None:
     ],
 )
 def test_read_date_dates_are_as_precise_as_they_are_given(date: str, expected: str | None) -> None:
-    """Months by name or number; a range counts from its first month."""
+    """Months may be names or numbers; a range counts from its first month."""
     issue = f"<Journal><JournalIssue><PubDate>{date}</PubDate></JournalIssue></Journal>"
     assert read_date(article(issue)) == expected
     assert read_date(article()) is None
 
 
 def test_read_venue_is_the_journals_number_with_its_title() -> None:
-    """What is missing is replaced by what is there."""
+    """Title and number of a journal stand in for each other."""
     title = "<Journal><Title>Nature</Title></Journal>"
     info = "<MedlineJournalInfo><MedlineTA>Nat</MedlineTA>{}</MedlineJournalInfo>"
     number = "<NlmUniqueID>0410462</NlmUniqueID>"
@@ -70,7 +70,7 @@ def test_read_venue_is_the_journals_number_with_its_title() -> None:
 
 
 def test_read_authors_are_people_and_groups() -> None:
-    """Initials stand in for a missing name; an author marked as wrong is left out."""
+    """Initials replace a missing forename; invalid authors are left out."""
     people = "".join((
         "<Author><LastName>Li</LastName><ForeName>Bo  An</ForeName></Author>",
         "<Author><LastName>Ek</LastName><Initials>C</Initials></Author>",
@@ -83,7 +83,7 @@ def test_read_authors_are_people_and_groups() -> None:
 
 
 def test_read_references_are_pmids_also_of_nested_lists() -> None:
-    """Each reference counts once; those without a PMID are counted."""
+    """A reference has one PMID, or is counted as without."""
     ids = '<ArticleIdList><ArticleId IdType="{}">{}</ArticleId></ArticleIdList>'
     data = (
         f"<ReferenceList><Reference>{ids.format('pubmed', 7)}</Reference><ReferenceList>"

@@ -48,7 +48,7 @@ def wrap(*records: str) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Two files and trees, in the default place of a root."""
+    """Two files and trees in the default folder of a root."""
     folder = tmp_path / "raw" / "pubmed-xml"
     folder.mkdir(parents=True)
     (folder / "mtrees2020.bin").write_text(TREES)
@@ -60,7 +60,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def refusal(folder: Path, **options: Any) -> str:
-    """The sentence; no build may be left behind."""
+    """Message of the refusal; no build may be left."""
     root = folder.parents[1]
     with pytest.raises(CorpusError) as caught:
         PubMedXml(root=root, **options)
@@ -74,7 +74,7 @@ def read(folder: Path, name: str = "a.xml", **options: Any) -> Corpus:
 
 
 def test_PubMedXml_records_become_documents_with_metadata_labels(folder: Path) -> None:
-    """Headings outside the categories, or in no tree, are left out and counted."""
+    """Headings outside of the categories are left out and counted."""
     dataset = open_dataset("pubmed-xml", root=folder.parents[1])
     assert isinstance(dataset, PubMedXml)
     assert dataset.table("document")["id"].tolist()[-1] == "99"
@@ -89,7 +89,7 @@ def test_PubMedXml_records_become_documents_with_metadata_labels(folder: Path) -
 
 
 def test_open_dataset_options_reach_the_reader(folder: Path) -> None:
-    """Fields, categories, hierarchy and dates."""
+    """Fields, categories, hierarchy and dates reach the reader."""
     root = folder.parents[1]
     dataset = open_dataset(
         "pubmed-xml", root=root, path=str(folder / "a.xml"), fields=["author"], categories="M",
@@ -105,7 +105,7 @@ def test_open_dataset_options_reach_the_reader(folder: Path) -> None:
 
 
 def test_PubMedReader_later_version_record_dropped_counted(folder: Path) -> None:
-    """The NLM publishes versions of some records under one PMID."""
+    """Later versions of a record under its PMID are dropped and counted."""
     records = [make_record(str(n)) for n in range(9)]
     (folder / "a.xml").write_text(wrap(*records, make_record("1", version="2")))
     corpus = read(folder)
@@ -115,7 +115,7 @@ def test_PubMedReader_later_version_record_dropped_counted(folder: Path) -> None
 
 @pytest.mark.parametrize("num_apart", [0, 1])
 def test_PubMedXml_names_beside_later_versions(folder: Path, num_apart: int) -> None:
-    """A later version names its journal, in the file of the first one or in another."""
+    """A later version names its journal, in whichever file."""
     number = (
         "<MedlineJournalInfo><NlmUniqueID>9</NlmUniqueID></MedlineJournalInfo><MeshHeadingList>"
     )
@@ -131,7 +131,7 @@ def test_PubMedXml_names_beside_later_versions(folder: Path, num_apart: int) -> 
 
 
 def test_PubMedReader_deletions_are_counted(folder: Path) -> None:
-    """Updates of the NLM list PMIDs of deleted records; no record is taken out for them."""
+    """Deleted PMIDs of updates are counted, but no record is removed."""
     deleted = "<DeleteCitation><PMID>1</PMID><PMID>7</PMID></DeleteCitation>"
     (folder / "a.xml").write_text(wrap(*[make_record(str(n)) for n in range(9)], deleted))
     corpus = read(folder)
@@ -154,7 +154,7 @@ def test_PubMedReader_records_without_date_text_headings(folder: Path) -> None:
 
 
 def test_PubMedXml_repeated_pmid_is_named_with_both_places(folder: Path) -> None:
-    """The same record in two files is a fault of whoever put them together."""
+    """A record that is repeated in another file is named with both places."""
     (folder / "b.xml.gz").write_bytes(gzip.compress(wrap(make_record("3")).encode()))
     assert refusal(folder) == (
         f"{SUMMARY}: b.xml.gz:record 1: the document '3' was given before (a.xml:record 3); "
@@ -163,7 +163,7 @@ def test_PubMedXml_repeated_pmid_is_named_with_both_places(folder: Path) -> None
 
 
 def test_PubMedXml_malformed_xml_in_the_middle_is_named_by_line(folder: Path) -> None:
-    """With its column."""
+    """Malformed XML is named by line and column."""
     text = (folder / "a.xml").read_text().splitlines(keepends=True)
     text[20] = text[20].replace("</Article>", "</Artikel>")
     (folder / "a.xml").write_text("".join(text))
@@ -174,7 +174,7 @@ def test_PubMedXml_malformed_xml_in_the_middle_is_named_by_line(folder: Path) ->
 
 
 def test_PubMedXml_file_that_breaks_off_is_named(folder: Path) -> None:
-    """Its last line is where it ends."""
+    """A truncated file is named by its last line."""
     text = (folder / "a.xml").read_text()
     (folder / "a.xml").write_text(text[: len(text) // 2])
     assert refusal(folder) == (
@@ -184,7 +184,7 @@ def test_PubMedXml_file_that_breaks_off_is_named(folder: Path) -> None:
 
 
 def test_PubMedXml_file_of_something_else_is_named(folder: Path) -> None:
-    """A page that a server gave in the place of records; a set without records is one."""
+    """Other XML is refused; a set without records is accepted."""
     (folder / "b.xml").write_text("<html><body>Not found</body></html>")
     assert refusal(folder) == (
         "b.xml: a file of PubMed must hold PubmedArticle records in a PubmedArticleSet, found "
@@ -195,7 +195,7 @@ def test_PubMedXml_file_of_something_else_is_named(folder: Path) -> None:
 
 
 def test_PubMedXml_wrong_encoding_is_named(folder: Path) -> None:
-    """Bytes that are not of the declared encoding, which is UTF-8 here, and an unknown one."""
+    """Invalid bytes and an unknown encoding are named."""
     (folder / "a.xml").write_bytes(wrap(make_record("caf")).encode().replace(b"caf", b"caf\xe9"))
     assert refusal(folder) == (
         "a.xml:4: XML must be well-formed, but here it is not (not well-formed (invalid token), "
@@ -220,7 +220,7 @@ FOREIGN = (
 
 @pytest.mark.parametrize("content", [BOMB, FOREIGN])
 def test_PubMedXml_entities_are_refused(folder: Path, content: str) -> None:
-    """Neither a bomb nor another file is read."""
+    """Entity expansion and external entities are refused."""
     (folder / "a.xml").write_text(content)
     assert refusal(folder) == (
         "a.xml: XML must declare no entities of its own, but this file does (EntitiesForbidden), "
@@ -230,7 +230,7 @@ def test_PubMedXml_entities_are_refused(folder: Path, content: str) -> None:
 
 
 def test_PubMedXml_truncated_gzip_file_is_named_by_record(folder: Path) -> None:
-    """XML or packing, whichever ends first."""
+    """A truncated gzip file is named by record, whether XML or gzip ends first."""
     whole = gzip.compress((folder / "a.xml").read_bytes(), 1)
     (folder / "a.xml").unlink()
     (folder / "b.xml.gz").write_bytes(whole[: len(whole) - 20])
@@ -258,7 +258,7 @@ def test_PubMedXml_record_without_pmid_heading_without_name(folder: Path) -> Non
 
 
 def test_PubMedXml_without_trees_the_message_says_where_they_are(folder: Path) -> None:
-    """The hierarchy can be left out."""
+    """Missing trees are named with their source, and may be left out."""
     (folder / "mtrees2020.bin").unlink()
     assert refusal(folder) == (
         f"The hierarchy of 'pubmed-xml' is read from the MeSH trees, but there is no mtrees*.bin "
@@ -269,7 +269,7 @@ def test_PubMedXml_without_trees_the_message_says_where_they_are(folder: Path) -
 
 
 def test_PubMedXml_hierarchy_with_a_self_loop_is_refused(folder: Path) -> None:
-    """One descriptor above itself."""
+    """A descriptor above itself is refused."""
     with (folder / "mtrees2020.bin").open("a") as file:
         file.write("Ear;A01.1.1\n")
     assert refusal(folder) == (
@@ -280,7 +280,7 @@ def test_PubMedXml_hierarchy_with_a_self_loop_is_refused(folder: Path) -> None:
 
 
 def test_read_articles_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
-    """What was read is dropped: three times the records, about the same peak."""
+    """Elements are freed: the peak memory does not depend on the number of records."""
     peaks = []
     for count in (400, 1200):
         path = tmp_path / f"{count}.xml"
@@ -294,7 +294,7 @@ def test_read_articles_memory_does_not_grow_with_the_file(tmp_path: Path) -> Non
 
 
 def test_PubMedReader_real_records_are_read(data_folder: Path) -> None:
-    """Counts of the fixtures, seen by a parser of another kind."""
+    """Counts of real records equal those of another parser."""
     folder = data_folder / "pubmed"
     corpus = read(folder, "pubmed_result.xml")
     counts = {name: len(edges) for name, edges in corpus.edges.items() if name != "word"}
@@ -307,7 +307,7 @@ def test_PubMedReader_real_records_are_read(data_folder: Path) -> None:
 def test_PubMedXml_record_past_the_limit_is_named(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A text of 3 MiB within a file of 4 KB."""
+    """A text of 3 MiB in a packed file of 4 KB is refused."""
     monkeypatch.setenv("MATCH_GRAPH_MAX_RECORD_MIB", "1")
     big = wrap(make_record("7"), make_record("8").replace("Text", "x" * (3 << 20)))
     (folder / "b.xml.gz").write_bytes(gzip.compress(big.encode()))
@@ -318,7 +318,7 @@ def test_PubMedXml_record_past_the_limit_is_named(
 
 
 def test_PubMedXml_empty_trees_are_refused(folder: Path) -> None:
-    """They would leave out every heading."""
+    """Empty trees are refused, as they would leave out every heading."""
     (folder / "mtrees2020.bin").write_text("\n")
     assert refusal(folder) == (
         f"{SUMMARY}: mtrees2020.bin: the MeSH trees must hold descriptors, found none; fetch the "
@@ -327,7 +327,7 @@ def test_PubMedXml_empty_trees_are_refused(folder: Path) -> None:
 
 
 def test_PubMedReader_trees_lack_many_descriptors_said_aloud(folder: Path) -> None:
-    """Half of the trees: their headings are lost, which is no fault of a line."""
+    """Trees that lack many descriptors are warned of."""
     headings = ",".join(f"D{number}:Heading {number}" for number in range(100, 120))
     records = [make_record(str(number), f"D1:Ear,{headings}") for number in range(30)]
     (folder / "a.xml").write_text(wrap(*records))
@@ -354,7 +354,7 @@ def read_faults(content: bytes) -> list[str]:
 
 
 def test_read_trees_descriptor_with_two_numbers_has_two_parents() -> None:
-    """Edges go by name, each with its line; a name may hold a semicolon."""
+    """Edges are by name, with their lines; a name may hold a semicolon."""
     trees = read_trees(MESH.splitlines(keepends=True), "mtrees.bin", "AM", pytest.fail)
     assert trees.edges == [
         ("Head", "Body Regions", "mtrees.bin:2"),
@@ -367,14 +367,14 @@ def test_read_trees_descriptor_with_two_numbers_has_two_parents() -> None:
 
 
 def test_read_trees_edges_of_other_categories_are_left_out() -> None:
-    """Their descriptors stay known."""
+    """Edges of other categories are left out, their descriptors stay known."""
     trees = read_trees(MESH.splitlines(keepends=True), "mtrees.bin", "M", pytest.fail)
     assert [child for child, _, _ in trees.edges] == ["Head; of State"]
     assert "Ear" in trees.categories
 
 
 def test_read_trees_faults_name_their_lines() -> None:
-    """No number, a number twice, a number under none."""
+    """A missing, a repeated and an orphaned tree number are named by line."""
     assert read_faults(MESH + b"no number\nHair;A01.456\nToe;A02.1\n") == [
         "mtrees.bin:8: a line must be a descriptor, a semicolon and a tree number, found "
         "'no number'; fetch the file again.",
@@ -386,7 +386,7 @@ def test_read_trees_faults_name_their_lines() -> None:
 
 
 def test_read_trees_real_trees_are_a_dag(data_folder: Path) -> None:
-    """29,638 descriptors; A to H have 36,221 edges by name, and no cycle."""
+    """The real trees have 29,638 descriptors, and 36,221 edges in A to H without a cycle."""
     with (data_folder / "pubmed" / "mtrees2020.bin").open("rb") as file:
         trees = read_trees(file, "mtrees2020.bin", "ABCDEFGH", pytest.fail)
     graph = nx.DiGraph((child, parent) for child, parent, _ in trees.edges)

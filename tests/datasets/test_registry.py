@@ -25,14 +25,14 @@ from match_graph.testing import write_match_folder, write_release_folder
 
 
 def test_open_dataset_registered_name_opens_its_class(tmp_path: Path) -> None:
-    """Options go to the class, None stands for its default."""
+    """Options reach the class; None is the default."""
     dataset = open_dataset("synthetic", num_documents=200, seed=None, root=tmp_path)
     assert isinstance(dataset, Synthetic)
     assert (dataset.config.num_documents, dataset.config.seed) == (200, 0)
 
 
 def test_open_dataset_any_other_name_is_a_folder(tmp_path: Path) -> None:
-    """A path opens a folder in the MATCH format with its options and those of every data set."""
+    """A path opens a folder in the MATCH format, with its options."""
     folder = write_match_folder(tmp_path / "toy")
     dataset = open_dataset(str(folder), fields=["author"], root=tmp_path / "root")
     assert isinstance(dataset, MatchFolder)
@@ -41,7 +41,7 @@ def test_open_dataset_any_other_name_is_a_folder(tmp_path: Path) -> None:
 
 
 def test_DATASETS_every_registered_name_is_class_and_documented() -> None:
-    """Names are lower-case words, classes say in their docstring what they are."""
+    """Names are lower-case words, and classes have docstrings."""
     for name, cls in DATASETS.items():
         assert name == name.lower()
         assert cls.__doc__
@@ -49,7 +49,7 @@ def test_DATASETS_every_registered_name_is_class_and_documented() -> None:
 
 
 def test_open_dataset_unknown_name_lists_the_registered_ones() -> None:
-    """A typing error is answered with what there is."""
+    """An unknown name is refused with the registered ones."""
     with pytest.raises(CorpusError) as caught:
         open_dataset("syntetic")
     assert str(caught.value) == (
@@ -63,7 +63,7 @@ def test_open_dataset_unknown_name_lists_the_registered_ones() -> None:
 def test_open_dataset_file_of_documents_names_custom(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
 ) -> None:
-    """A table or JSON lines that is there is answered with how to read it."""
+    """A table or JSON lines is answered with the command that reads it."""
     monkeypatch.chdir(tmp_path)
     Path(name).write_bytes(b"")
     with pytest.raises(CorpusError) as caught:
@@ -98,7 +98,7 @@ def test_open_dataset_folder_is_given_by_name_alone(tmp_path: Path) -> None:
 
 
 def test_open_dataset_every_wrong_option_is_named() -> None:
-    """Types, ranges and names come in one message."""
+    """Wrong types, ranges and names are one message."""
     options = {"num_documents": "abc", "topic_share": 1.5, "seed": -1, "random_labels": 1, "cls": 2}
     assert refusal("synthetic", **options).splitlines() == [
         "The options of Synthetic must be valid, but 5 faults were found:",
@@ -113,14 +113,14 @@ def test_open_dataset_every_wrong_option_is_named() -> None:
 
 
 def test_open_dataset_whole_number_is_a_fraction_too(tmp_path: Path) -> None:
-    """topic_share: 0 is as good as 0.0."""
+    """topic_share: 0 equals 0.0."""
     dataset = open_dataset("synthetic", num_documents=200, topic_share=0, root=tmp_path)
     assert len(dataset) == 1
 
 
 @pytest.mark.parametrize("name", ["toy", "debtags"])
 def test_open_dataset_tokenizers_checked_before_anything_read(tmp_path: Path, name: str) -> None:
-    """Any other word would mean the default."""
+    """An unknown tokenizer is refused before anything is read."""
     folder = write_match_folder(tmp_path / "toy")
     found = refusal(str(folder) if name == "toy" else name, tokenizer="bpe", root=tmp_path / "r")
     assert found.endswith(
@@ -131,7 +131,7 @@ def test_open_dataset_tokenizers_checked_before_anything_read(tmp_path: Path, na
 
 
 def test_open_dataset_arguments_of_pyg_are_for_python(tmp_path: Path) -> None:
-    """They reach the class, after a check."""
+    """PyG's arguments are validated and reach the class."""
     seen = []
 
     def transform(data: HeteroData) -> HeteroData:
@@ -151,7 +151,7 @@ def test_open_dataset_arguments_of_pyg_are_for_python(tmp_path: Path) -> None:
 
 
 def test_every_option_has_a_default_and_a_meaning() -> None:
-    """`match-graph datasets NAME` prints them."""
+    """Every option has a default and a description, for `match-graph datasets NAME`."""
     for cls in (*DATASETS.values(), MatchFolder):
         for name, field in cls.Config.model_fields.items():
             assert field.description, (cls, name)
@@ -180,7 +180,7 @@ FILES: dict[str, tuple[str, str, dict[str, Any]] | None] = {
 def test_open_dataset_every_data_set_of_files_shows_its_progress(
     synthetic: Synthetic, tmp_path: Path, name: str
 ) -> None:
-    """While it reads, under its name, in megabytes; a data set that is built is not read again."""
+    """Reading shows progress in megabytes; a build is opened without."""
     if FILES[name] is None:
         return
     written, folder, options = FILES[name]
@@ -207,7 +207,7 @@ def states(root: Path) -> dict[str, str]:
 
 
 def test_list_datasets_every_registered_data_set_row_and_card(tmp_path: Path) -> None:
-    """Rows are complete; the card is a file that names the registered name and the licence."""
+    """Rows are complete, and each card names its data set and licence."""
     rows = list_datasets(tmp_path)
     assert [row["name"] for row in rows] == sorted(DATASETS)
     for row in rows:
@@ -222,7 +222,7 @@ def test_list_datasets_every_registered_data_set_row_and_card(tmp_path: Path) ->
 
 
 def test_list_datasets_state_follows_the_files(tmp_path: Path) -> None:
-    """From nothing to raw files to a build; a folder with a broken build is none."""
+    """The state follows raw files and builds; a broken build does not count."""
     assert states(tmp_path)["mag-cs"] == "needs files"
     assert states(tmp_path)["synthetic"] == "needs nothing"
     assert states(tmp_path)["debtags"] == "fetched when used"
@@ -251,7 +251,7 @@ def test_list_datasets_state_follows_the_files(tmp_path: Path) -> None:
     ],
 )
 def test_list_datasets_state_of_raw_files(tmp_path: Path, name: str, path: str) -> None:
-    """Raw files of the data set itself count, files beside them do not."""
+    """Raw files count, but no others beside them."""
     before, file = states(tmp_path), tmp_path / "raw" / name / path
     file.parent.mkdir(parents=True)
     (file.parent / "other.txt").touch()
@@ -261,13 +261,13 @@ def test_list_datasets_state_of_raw_files(tmp_path: Path, name: str, path: str) 
 
 
 def test_list_datasets_default_root_is_looked_at(match_graph_home: Path) -> None:
-    """Without a root, where data are built by default."""
+    """Without a root the default one is listed."""
     write_release_folder(match_graph_home / "raw" / "MAG")
     assert {row["name"]: row["state"] for row in list_datasets()}["mag-cs"] == "raw present"
 
 
 def test_resolve_paths_leaves_other_values_to_be_refused(tmp_path: Path) -> None:
-    """A path that YAML reads as a number is refused where options are checked."""
+    """A path that YAML reads as a number is refused with the options."""
     assert resolve_paths("biotools", {"path": 5}) == {"path": 5}
     assert resolve_paths("biotools", {"path": str(tmp_path)}) == {"path": str(tmp_path)}
     with pytest.raises(ConfigError, match=r"'path'.*found 5"):

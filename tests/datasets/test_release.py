@@ -20,7 +20,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(("name", "cls"), [("mag-cs", MagCs), ("pubmed", PubMed)])
 def test_MagCs_words_and_names_come_back(root: Path, name: str, cls: type) -> None:
-    """Numbers become words by the vocabulary; labels and authors are ids with names."""
+    """Ids are mapped to words by the vocabulary; labels and authors have names."""
     dataset = open_dataset(name, root=root)
     assert isinstance(dataset, cls)
     texts = [r["text"] for records in toy_documents().values() for r in records]
@@ -36,7 +36,7 @@ def test_MagCs_words_and_names_come_back(root: Path, name: str, cls: type) -> No
 
 
 def test_MagCs_words_that_vocabulary_lacks_are_kept_and_counted(root: Path) -> None:
-    """A hole in the vocabulary is no fault."""
+    """Words that the vocabulary lacks are kept and counted."""
     path = root / "raw" / "MAG" / "vocabulary.txt"
     lines = path.read_text("utf-8").splitlines(keepends=True)
     path.write_text("".join(lines[1:]), encoding="utf-8")
@@ -46,7 +46,7 @@ def test_MagCs_words_that_vocabulary_lacks_are_kept_and_counted(root: Path) -> N
 
 
 def test_MagCs_without_vocabulary_and_names_the_ids_stand(root: Path) -> None:
-    """The five files that the authors' code needs are enough."""
+    """The five files of the authors' code are enough; ids stay as they are."""
     for name in ("vocabulary.txt", "id2label.txt", "id2author.txt"):
         (root / "raw" / "MAG" / name).unlink()
     dataset = MagCs(root=root)
@@ -56,14 +56,14 @@ def test_MagCs_without_vocabulary_and_names_the_ids_stand(root: Path) -> None:
 
 
 def test_MagCs_names_separated_by_a_blank_are_read(root: Path) -> None:
-    """The release's README shows both tab and blanks."""
+    """Names may be separated by a tab or blanks, as in the release's README."""
     path = root / "raw" / "MAG" / "id2author.txt"
     path.write_text(path.read_text("utf-8").replace("\t", "  "), encoding="utf-8")
     assert "Åsa_Öberg" in set(MagCs(root=root).table("author")["name"])
 
 
 def test_MagCs_counts_are_compared_with_table_1(root: Path) -> None:
-    """Every published row is found, with the difference."""
+    """Every published count is compared."""
     dataset = MagCs(root=root)
     rows = {**describe_graph(dataset[0], dataset.targets), **dataset.notes}
     compared = compare_counts(rows, dataset.published)
@@ -74,14 +74,14 @@ def test_MagCs_counts_are_compared_with_table_1(root: Path) -> None:
 
 @pytest.mark.parametrize("cls", [MagCs, PubMed])
 def test_PubMed_splits_of_table_1_are_its_documents(cls: type[MagCs]) -> None:
-    """80, 10 and 10 % of the documents that the paper's text counts."""
+    """The splits of Table 1 sum to the documents of the paper's text."""
     parts = [cls.published[f"{split} documents"] for split in ("train", "valid", "test")]
     assert sum(parts) == cls.published["document-venue edges"]
     assert parts[0] / sum(parts) == pytest.approx(0.8, abs=1e-4)
 
 
 def test_open_dataset_without_folder_message_says_what_put_where(tmp_path: Path) -> None:
-    """There is no address that a program could fetch."""
+    """A missing folder is answered with what to put where."""
     with pytest.raises(CorpusError) as caught:
         open_dataset("mag-cs", root=tmp_path)
     assert str(caught.value) == (
@@ -92,7 +92,7 @@ def test_open_dataset_without_folder_message_says_what_put_where(tmp_path: Path)
 
 
 def test_PubMed_missing_file_is_named(root: Path) -> None:
-    """The other files are left alone."""
+    """A missing file is named, and the others are left alone."""
     (root / "raw" / "MeSH" / "dev.json").unlink()
     with pytest.raises(CorpusError, match=r"but dev\.json is not in '.*MeSH'; take the link"):
         PubMed(root=root)

@@ -25,12 +25,12 @@ def gold_sets(dataset: Synthetic) -> list[set[int]]:
 
 @pytest.fixture(scope="module")
 def default(tmp_path_factory: pytest.TempPathFactory) -> Synthetic:
-    """The data set as it is without arguments."""
+    """The data set with its defaults."""
     return Synthetic(root=tmp_path_factory.mktemp("default"))
 
 
 def test_Synthetic_same_seed_gives_the_same_corpus(tmp_path: Path) -> None:
-    """Every table is equal when read twice, and so is the key."""
+    """One seed gives equal tables and keys."""
     left, right = (Synthetic(num_documents=200, seed=3, root=tmp_path / name) for name in "ab")
     assert left.checksum == right.checksum
     one, two = left.read(), right.read()
@@ -46,7 +46,7 @@ def test_Synthetic_same_seed_gives_the_same_corpus(tmp_path: Path) -> None:
 
 
 def test_Synthetic_another_seed_gives_another_corpus(tmp_path: Path) -> None:
-    """The seed reaches the key, the words and the labels."""
+    """Another seed gives another key, other words and labels."""
     left, right = (Synthetic(num_documents=200, seed=seed, root=tmp_path) for seed in (0, 1))
     assert left.checksum != right.checksum
     assert left.table("document")["text"].tolist() != right.table("document")["text"].tolist()
@@ -63,7 +63,7 @@ def test_Synthetic_every_option_changes_the_key(changed: dict[str, Any]) -> None
 
 
 def test_Synthetic_labels_are_closed_upwards(default: Synthetic) -> None:
-    """Whoever carries a child carries all its parents: P(parent | child) is 1 on every edge."""
+    """P(parent | child) is 1 on every edge."""
     edges = default.hierarchy.edge_index.T.tolist()
     assert edges
     for labels in gold_sets(default):
@@ -76,7 +76,7 @@ def test_Synthetic_labels_are_closed_upwards(default: Synthetic) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_default_hierarchy_has_a_diamond(seed: int) -> None:
-    """A label has two parents, and these have an ancestor in common."""
+    """Some label has two parents with a common ancestor."""
     child, parent, _ = draw_hierarchy(np.random.default_rng(seed), 60, 4)
     graph = nx.DiGraph(list(zip(child.tolist(), parent.tolist(), strict=True)))
     pairs = [list(graph.successors(node)) for node in graph if graph.out_degree(node) > 1]
@@ -84,7 +84,7 @@ def test_the_default_hierarchy_has_a_diamond(seed: int) -> None:
 
 
 def test_Synthetic_diamond_is_in_the_built_graph(default: Synthetic) -> None:
-    """Contraction and the order by frequency keep it."""
+    """The diamond survives contraction and sorting by frequency."""
     parents: dict[int, list[int]] = {}
     for child, parent in default.hierarchy.edge_index.T.tolist():
         parents.setdefault(child, []).append(parent)
@@ -97,7 +97,7 @@ def test_Synthetic_diamond_is_in_the_built_graph(default: Synthetic) -> None:
     ("num_labels", "num_layers"), [(10, 2), (10, 9), (10, 10), (16, 16), (17, 16), (60, 4), (97, 3)]
 )
 def test_draw_hierarchy_links_each_layer_to_the_one_above(num_labels: int, num_layers: int) -> None:
-    """All layers hold labels; all but roots have one or two distinct parents one layer above."""
+    """All but roots have one or two distinct parents one layer above."""
     child, parent, layer = draw_hierarchy(np.random.default_rng(0), num_labels, num_layers)
     assert len(layer) == num_labels
     assert sorted(set(layer.tolist())) == list(range(num_layers))
@@ -108,7 +108,7 @@ def test_draw_hierarchy_links_each_layer_to_the_one_above(num_labels: int, num_l
 
 
 def test_close_upwards_equals_networkx() -> None:
-    """Each row holds the label and everything it reaches."""
+    """Each row holds the label and its ancestors, as networkx finds them."""
     child, parent, _ = draw_hierarchy(np.random.default_rng(1), 40, 4)
     graph = nx.DiGraph(list(zip(child.tolist(), parent.tolist(), strict=True)))
     for label, row in enumerate(close_upwards(child, parent, 40)):
@@ -118,7 +118,7 @@ def test_close_upwards_equals_networkx() -> None:
 
 
 def test_Synthetic_it_is_dirty_on_purpose(default: Synthetic) -> None:
-    """Empty texts, no venue, author or label, an outside label, a huge author list, rare names."""
+    """Texts, venues, authors and labels may be missing; some lists are extreme."""
     corpus = default.read()
     num_documents = corpus.num_documents
     sizes = {
@@ -144,7 +144,7 @@ def test_Synthetic_it_is_dirty_on_purpose(default: Synthetic) -> None:
 
 
 def test_Synthetic_splits_are_eight_one_one(default: Synthetic) -> None:
-    """A tenth each for validation and test."""
+    """The splits are 8 : 1 : 1."""
     assert default.table("document")["split"].value_counts().to_dict() == {
         "train": 1600,
         "valid": 200,
@@ -153,7 +153,7 @@ def test_Synthetic_splits_are_eight_one_one(default: Synthetic) -> None:
 
 
 def test_Synthetic_words_follow_zipf(tmp_path: Path) -> None:
-    """Without topics, the frequency of the r-th word falls like 1 / r."""
+    """Without topics, the frequency of the word of rank r is proportional to 1 / r."""
     dataset = Synthetic(num_words=1000, topic_share=0.0, root=tmp_path)
     counts = dataset.read().edges["word"]["instance"].value_counts().to_numpy()[:200]
     slope = np.polyfit(np.log(np.arange(1, 201)), np.log(counts), 1)[0]
@@ -161,7 +161,7 @@ def test_Synthetic_words_follow_zipf(tmp_path: Path) -> None:
 
 
 def test_Synthetic_text_is_its_word_sequence(synthetic: Synthetic) -> None:
-    """Raw text and `contains` edges say the same."""
+    """Raw texts equal the sequences of `contains` edges."""
     data, words = synthetic[0], synthetic.names("word").tolist()
     texts: list[list[str]] = [[] for _ in range(400)]
     for document, word in data["document", "contains", "word"].edge_index.T.tolist():
@@ -170,7 +170,7 @@ def test_Synthetic_text_is_its_word_sequence(synthetic: Synthetic) -> None:
 
 
 def balanced_accuracy(dataset: Synthetic) -> float:
-    """Of naive Bayes on words, for one frequent label, on unseen documents; a coin gives .5."""
+    """Balanced accuracy of naive Bayes for one frequent label on unseen documents."""
     table, gold = dataset.table("document"), gold_sets(dataset)
     share = np.bincount([label for labels in gold for label in labels]) / len(gold)
     label = int(np.abs(share - 0.35).argmin())
@@ -184,18 +184,18 @@ def balanced_accuracy(dataset: Synthetic) -> float:
 
 
 def test_Synthetic_words_predict_labels(default: Synthetic) -> None:
-    """A tiny model does far better than a coin."""
+    """Naive Bayes is far above chance."""
     assert balanced_accuracy(default) > 0.7
 
 
 def test_Synthetic_random_labels_are_not_predictable(tmp_path: Path) -> None:
-    """With labels drawn independently the same model is at chance (three standard errors)."""
+    """With random labels naive Bayes is at chance, within three standard errors."""
     accuracy = balanced_accuracy(Synthetic(random_labels=True, root=tmp_path))
     assert abs(accuracy - 0.5) < 0.09
 
 
 def test_Synthetic_random_labels_keep_the_marginals(default: Synthetic, tmp_path: Path) -> None:
-    """Only the assignment changes: label sets are moved to other documents as a whole."""
+    """Random labels are label sets that are moved to other documents."""
     shuffled = Synthetic(random_labels=True, root=tmp_path).read()
     plain = default.read()
     frequency = [
@@ -217,7 +217,7 @@ def test_Synthetic_two_hundred_documents_are_enough(tmp_path: Path) -> None:
     [("num_documents", 200), ("num_labels", 10), ("num_layers", 2), ("num_words", 100)],
 )
 def test_Synthetic_too_small_is_refused(name: str, bound: int) -> None:
-    """One below any bound gives the sentence with bound and value."""
+    """A size below its bound is refused with bound and value."""
     with pytest.raises(ConfigError) as caught:
         Synthetic(**{name: bound - 1})
     assert str(caught.value) == (
@@ -239,7 +239,7 @@ def test_Synthetic_too_small_is_refused(name: str, bound: int) -> None:
     ],
 )
 def test_Synthetic_impossible_values_are_refused(given: dict[str, Any]) -> None:
-    """Whatever NumPy would stumble over is one sentence with the name."""
+    """Values that NumPy could not handle are one sentence."""
     with pytest.raises(
         ConfigError, match=f"^The options of Synthetic must be valid: '{next(iter(given))}'"
     ):
@@ -247,7 +247,7 @@ def test_Synthetic_impossible_values_are_refused(given: dict[str, Any]) -> None:
 
 
 def test_Synthetic_more_layers_than_labels_are_refused() -> None:
-    """A layer without a label is no layer."""
+    """More layers than labels are refused."""
     with pytest.raises(ConfigError) as caught:
         Synthetic(num_labels=10, num_layers=11)
     assert str(caught.value) == (
@@ -257,7 +257,7 @@ def test_Synthetic_more_layers_than_labels_are_refused() -> None:
 
 
 def test_Synthetic_card_has_the_counts(default: Synthetic) -> None:
-    """What the data set's card promises is what the defaults draw."""
+    """The counts of the card are those of the defaults."""
     card = (Path(__file__).parents[2] / "datasets" / "synthetic.md").read_text(encoding="utf-8")
     rows = describe_graph(default[0], default.targets)
 
@@ -274,7 +274,7 @@ def test_Synthetic_card_has_the_counts(default: Synthetic) -> None:
 
 
 def test_Synthetic_sizes_that_no_memory_holds_are_refused(tmp_path: Path) -> None:
-    """Before anything is drawn; numbers past int64 by their range."""
+    """Sizes beyond memory or int64 are refused before anything is drawn."""
     with pytest.raises(CorpusError, match="is drawn in memory, but this one needs about"):
         Synthetic(num_documents=100_000_000, words_per_document=9_000.0, root=tmp_path)
     with pytest.raises(CorpusError, match="is drawn in memory, but this one needs about"):
@@ -284,7 +284,7 @@ def test_Synthetic_sizes_that_no_memory_holds_are_refused(tmp_path: Path) -> Non
 
 
 def test_Synthetic_vocabulary_is_not_marked_word_by_word() -> None:
-    """A vocabulary of which few words occur gives the same corpus as one that is marked."""
+    """A large vocabulary, for which no mask is made, gives the same corpus."""
     numbers = np.random.default_rng(0).integers(0, 1000, 500)
     marked = planted._name("word", numbers)
     sorted_ = planted._name("word", numbers[:50])

@@ -11,7 +11,7 @@ CONFIG = TableConfig(fields=["author"], columns=COLUMNS)
 
 
 def test_RowReader_reads_each_part_from_its_columns() -> None:
-    """Several columns make one text or one field; what is missing is empty."""
+    """Several columns make one text or field; missing values are empty."""
     faults: list[str] = []
     reader = RowReader(CONFIG.make_layout(), ["author"], faults.append)
     row = {"key": 7, "title": "A", "body": "b c", "first": "Bo", "others": "Li; Å; ", "day": 2015.0}
@@ -27,7 +27,7 @@ def test_RowReader_reads_each_part_from_its_columns() -> None:
 
 
 def test_RowReader_names_the_column_of_a_fault() -> None:
-    """One sentence for each part."""
+    """A fault of each part is one sentence with its column."""
     faults: list[str] = []
     reader = RowReader(CONFIG.make_layout(), ["author"], faults.append)
     row = {"title": 5, "others": {"a": 1}, "day": "May"}
@@ -47,7 +47,7 @@ def test_RowReader_names_the_column_of_a_fault() -> None:
 
 
 def test_TableConfig_columns_are_of_known_parts() -> None:
-    """A field's column needs the field."""
+    """A column of a field needs the field."""
     with pytest.raises(ConfigError) as caught:
         parse_settings(TableConfig, {"columns": {"author": "who"}}, "Options must be valid")
     assert str(caught.value) == (

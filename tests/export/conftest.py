@@ -10,7 +10,7 @@ from match_graph.testing import write_match_folder
 
 
 class GivenDataset(CorpusDataset):
-    """A corpus that is there already, as a built data set; texts are split at white space."""
+    """A given corpus as a built data set, tokenized at white space."""
 
     name, tokenizer = "", "whitespace"
 
@@ -28,7 +28,7 @@ class GivenDataset(CorpusDataset):
 
 @pytest.fixture(scope="session")
 def given_dataset() -> type[GivenDataset]:
-    """`GivenDataset`, which tests cannot import."""
+    """The class `GivenDataset`, as tests cannot import it."""
     return GivenDataset
 
 

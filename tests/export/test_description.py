@@ -20,7 +20,7 @@ LIBRARIES = {"ogb": "ogb", "relbench": "relbench"}
 def test_export_dataset_code_in_it_runs_in_its_folder(
     toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
-    """What the user is told to do works as it stands."""
+    """The code in EXPORT.md runs in the folder of the export."""
     if target in LIBRARIES:
         pytest.importorskip(LIBRARIES[target], reason=f"{target} needs match-graph[export]")
     out = export_dataset(toy_dataset, target, tmp_path / "out")
@@ -33,7 +33,7 @@ def test_export_dataset_code_in_it_runs_in_its_folder(
 
 
 def test_describe_export_names_without_markup(tmp_path: Path) -> None:
-    """A folder's name may hold any."""
+    """Markup in the name of a data set is escaped."""
     dataset = MatchFolder(write_match_folder(tmp_path / "a*b*|c"), root=tmp_path / "root")
     out = export_dataset(dataset, "parquet", tmp_path / "out")
     text = (out / "EXPORT.md").read_text(encoding="utf-8")
@@ -42,7 +42,7 @@ def test_describe_export_names_without_markup(tmp_path: Path) -> None:
 
 
 def test_export_dataset_every_part_stands_in_it(toy_dataset: MatchFolder, tmp_path: Path) -> None:
-    """What was taken along, the files, what was not carried, what was verified."""
+    """Content, files, missing parts and verification are described."""
     out = export_dataset(toy_dataset, "networkx", tmp_path / "out", ExportOptions(features="ids"))
     text = (out / "EXPORT.md").read_text(encoding="utf-8")
     parts = ["# toy as networkx", "## Files", "## Not carried", "## Verified"]
@@ -65,7 +65,7 @@ def test_export_dataset_every_part_stands_in_it(toy_dataset: MatchFolder, tmp_pa
 def test_export_dataset_nothing_left_out_is_said_so(
     toy_dataset: MatchFolder, tmp_path: Path
 ) -> None:
-    """With all labels and texts, PyG's format carries everything."""
+    """With all labels and texts, nothing is missing from PyG's format."""
     out = export_dataset(toy_dataset, "pyg", tmp_path / "out", ExportOptions(include_labels="all"))
     text = (out / "EXPORT.md").read_text(encoding="utf-8")
     assert "## Not carried\n\n- Nothing was left out.\n" in text
@@ -98,7 +98,7 @@ def test_export_dataset_names_attributes_that_it_leaves_out(tmp_path: Path, targ
 def test_export_dataset_type_that_a_format_leaves_out_has_a_dash(
     toy_dataset: MatchFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """RelBench keeps labels in its task; the reason stands above, the printed line counts none."""
+    """Gold edges, which RelBench's database lacks, have a dash and a reason."""
     pytest.importorskip("relbench", reason="relbench needs match-graph[export]")
     out = export_dataset(toy_dataset, "relbench", tmp_path / "out", reporter=Reporter())
     text = (out / "EXPORT.md").read_text(encoding="utf-8")
@@ -113,7 +113,7 @@ def test_export_dataset_type_that_a_format_leaves_out_has_a_dash(
 def test_describe_export_tells_what_the_order_of_labels_shows(
     toy_dataset: MatchFolder, tmp_path: Path
 ) -> None:
-    """Without gold labels too: the first row is the label of most training documents."""
+    """The order of labels by training frequency is mentioned, without gold labels, too."""
     out = export_dataset(toy_dataset, "pyg", tmp_path / "out", ExportOptions(include_labels="none"))
     count = toy_dataset[0]["label"].train_count
     names = pd.read_parquet(out / "names" / "label.parquet")["id"].tolist()

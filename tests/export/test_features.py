@@ -33,7 +33,7 @@ def read(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def test_number_nodes_numbers_are_rows(toy_graph: BuiltGraph) -> None:
-    """One number a node, counted within its type."""
+    """Node indices count within each type."""
     numbers = number_nodes(toy_graph.data)
     for name in toy_graph.data.node_types:
         assert numbers[name].tolist() == [[row] for row in range(toy_graph.data[name].num_nodes)]
@@ -42,7 +42,7 @@ def test_number_nodes_numbers_are_rows(toy_graph: BuiltGraph) -> None:
 def test_spread_vectors_documents_are_means_words_and_metadata(
     toy_graph: BuiltGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a loop in float64, in one part and in several; words count as often as they occur."""
+    """Vectors of documents equal a naive loop in float64, in one block and in several."""
     data = toy_graph.data
     generator = torch.Generator().manual_seed(0)
     kept = {"venue": 2, "author": 3, "reference": 4, "word": 20, "label": 8, "document": 12}
@@ -70,7 +70,7 @@ def test_spread_vectors_documents_are_means_words_and_metadata(
 def test_ExportOptions_vectors_are_trained_where_no_run_is_given(
     toy_dataset: MatchFolder, tmp_path: Path
 ) -> None:
-    """Seeded: the same settings give the same features; another seed gives others."""
+    """Without a run vectors are trained, reproducibly for a seed."""
     options = ExportOptions(features="pretrained")
     found = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
@@ -90,7 +90,7 @@ def test_ExportOptions_vectors_are_trained_where_no_run_is_given(
 def test_ExportOptions_every_target_with_features_holds_vectors(
     trained_run: Run, tmp_path: Path, target: str
 ) -> None:
-    """Every number of them is read back as it was."""
+    """Every target with features makes a round trip of vectors."""
     if target in ("ogb", "relbench"):
         pytest.importorskip(target, reason=f"{target} needs match-graph[export]")
     options = ExportOptions(features="pretrained", text="none")
@@ -101,7 +101,7 @@ def test_ExportOptions_every_target_with_features_holds_vectors(
 def test_train_vectors_without_labels_no_label_is_seen(
     toy_dataset: MatchFolder, tmp_path: Path
 ) -> None:
-    """Pre-training then has no (document, label) pair, and labels have no vectors."""
+    """Without labels, pre-training has no (document, label) pair."""
     options = ExportOptions(features="pretrained", include_labels="none")
     data = open_source(toy_dataset, options).data
     vectors = train_vectors(toy_dataset, data, load_config(None, SETTINGS), Reporter(quiet=True))
@@ -113,7 +113,7 @@ def test_train_vectors_without_labels_no_label_is_seen(
 
 
 def test_ExportOptions_vectors_of_a_run(trained_run: Run, tmp_path: Path) -> None:
-    """The folder's vectors, row by row; another data set's are refused."""
+    """Vectors of a run are exported; those of another data set are refused."""
     options = ExportOptions(features="pretrained")
     out = export_dataset(trained_run.dataset, "pyg", tmp_path / "out", options, trained_run.folder)
     features, vectors = read(out), trained_run.pretrain()
@@ -126,7 +126,7 @@ def test_ExportOptions_vectors_of_a_run(trained_run: Run, tmp_path: Path) -> Non
 def test_ExportOptions_run_of_other_data_is_refused(
     trained_run: Run, toy_dataset: MatchFolder, tmp_path: Path
 ) -> None:
-    """Rows would name other nodes."""
+    """A run of other data is refused, as its rows are other nodes."""
     options = ExportOptions(features="pretrained")
     with pytest.raises(ExportError) as caught:
         export_dataset(toy_dataset, "pyg", tmp_path / "out", options, trained_run.folder)
@@ -202,7 +202,7 @@ READERS = {
 def test_collect_features_load_in_every_library(
     toy_dataset: MatchFolder, featured: Config, tmp_path: Path, target: str
 ) -> None:
-    """Those of the configuration are x by default, float32, of the right nodes."""
+    """Features of the configuration are the default x, float32, of the right nodes."""
     if target in ("ogb", "relbench"):
         pytest.importorskip(target, reason=f"{target} needs match-graph[export]")
     out = export_dataset(toy_dataset, target, tmp_path / "out", config=featured)
@@ -220,7 +220,7 @@ def test_collect_features_load_in_every_library(
 def test_collect_features_takes_those_of_the_build(
     toy: Corpus, given_dataset: type, tmp_path: Path
 ) -> None:
-    """Unless they are left out, which EXPORT.md says; a data set without has none to take."""
+    """Features of the build are exported, or left out with a note in EXPORT.md."""
     features = {"document": np.arange(24, dtype=np.float16).reshape(12, 2)}
     dataset = given_dataset(replace(toy, features=features), tmp_path / "root")
     out = export_dataset(dataset, "pyg", tmp_path / "out")

@@ -43,7 +43,7 @@ LIBRARIES = {"ogb": "ogb", "relbench": "relbench"}
 
 @pytest.fixture(params=sorted(EXPORTS), scope="session")
 def target(request: pytest.FixtureRequest) -> str:
-    """Each registered target; skipped where its library is not installed."""
+    """Each registered target, unless its library is not installed."""
     return skip_without_library(request.param)
 
 
@@ -54,7 +54,7 @@ def skip_without_library(target: str) -> str:
 
 
 def test_EXPORTS_every_registered_target_is_tested() -> None:
-    """Fails when a target is registered and not named above, or has no test file of its own."""
+    """Every registered target is named here and has a test file."""
     assert set(CASES) == set(EXPORTS)
     for name in EXPORTS:
         assert (Path(__file__).parent / f"test_{name}.py").is_file()
@@ -66,7 +66,7 @@ def test_EXPORTS_every_registered_target_is_tested() -> None:
 def test_export_dataset_toy_corpus_makes_a_round_trip(
     toy_dataset: MatchFolder, tmp_path: Path, name: str, options: dict[str, Any]
 ) -> None:
-    """Verified by the library's own reader; EXPORT.md has every count."""
+    """The toy corpus makes a round trip; EXPORT.md has every count."""
     skip_without_library(name)
     out = export_dataset(toy_dataset, name, tmp_path / "out", ExportOptions(**options))
     assert out == tmp_path / "out"
@@ -83,7 +83,7 @@ def test_export_dataset_toy_corpus_makes_a_round_trip(
 def test_export_dataset_carries_times_and_names_lost_edge_attr(
     given_dataset: type, tmp_path: Path, target: str
 ) -> None:
-    """Times of documents are verified; EXPORT.md says what has no place."""
+    """Times make a round trip; EXPORT.md names what the format lacks."""
     corpus = toy_corpus()
     documents = corpus.documents.assign(time=range(2000, 2012))
     author = corpus.edges["author"].assign(edge_attr_0=1.5)
@@ -99,7 +99,7 @@ def test_export_dataset_carries_times_and_names_lost_edge_attr(
 def test_export_dataset_carries_definitions(
     given_dataset: type, tmp_path: Path, target: str
 ) -> None:
-    """Beside names, with an empty one; EXPORT.md says where they have no place."""
+    """Definitions, also empty ones, make a round trip where the format has them."""
     corpus = toy_corpus()
     label = corpus.instances["label"]
     texts = [f"all of {name} & more" for name in label["id"]]
@@ -118,7 +118,7 @@ def test_export_dataset_carries_definitions(
 
 
 def content(folder: Path, checksum: str) -> dict[str, bytes]:
-    """Every file of an export, less the checksum of its source."""
+    """Content of every file of an export, without the checksum of its source."""
     return {
         str(path.relative_to(folder)): path.read_bytes().replace(checksum[:16].encode(), b"")
         for path in sorted(folder.rglob("*"))
@@ -133,7 +133,7 @@ SMALL = ["pretrain.samples=20000", "pretrain.channels=8", "model.channels=8"]
 def test_export_dataset_gold_labels_other_splits_change_no_byte(
     tmp_path: Path, target: str, include_labels: str
 ) -> None:
-    """Gold labels of other splits change no byte of an export.
+    """No byte of an export depends on gold labels of other splits.
 
     Two corpora that differ in those labels alone give the same files, unless all are asked for.
 
@@ -162,7 +162,7 @@ def test_export_dataset_gold_labels_other_splits_change_no_byte(
 
 
 def test_export_dataset_without_labels_training_gold_changes(tmp_path: Path, target: str) -> None:
-    """Without labels training gold changes no byte either.
+    """Without labels, no byte depends on training gold either.
 
     Labels of two training documents are swapped; their counts stay, so that the order does.
     """
@@ -194,7 +194,7 @@ NAMES = st.one_of(
 
 @st.composite
 def corpora(draw) -> tuple[CorpusBuilder, list[tuple[str, str, str]]]:
-    """A few documents whose ids, metadata, labels and words are odd."""
+    """Few documents with odd ids, metadata, labels and words."""
     labels = draw(st.lists(NAMES, min_size=2, max_size=5, unique=True))
     authors = draw(st.lists(NAMES, min_size=2, max_size=5, unique=True))
     ids = draw(st.lists(NAMES, min_size=3, max_size=6, unique=True))
@@ -220,7 +220,7 @@ def corpora(draw) -> tuple[CorpusBuilder, list[tuple[str, str, str]]]:
 def test_export_dataset_names_and_depths_make_a_round_trip(
     given_dataset, tmp_path: Path, target: str
 ) -> None:
-    """Of any type; a label without a depth stays without one."""
+    """Names of any type and depths of labels, also missing ones, make a round trip."""
     builder = CorpusBuilder("named", ["author"], "named")
     builder.add("d", "train", "w", {"author": ["a1", "a2"]}, ["l1", "l2"], "1")
     builder.set_name("author", "a2", "Åsa Öberg")
@@ -237,7 +237,7 @@ def test_export_dataset_names_and_depths_make_a_round_trip(
 def test_export_dataset_odd_strings_make_a_round_trip(
     tmp_path_factory: pytest.TempPathFactory, given_dataset, target: str, made, include_labels: str
 ) -> None:
-    """White space, quotes, control characters, line separators, long ids, ids like numbers."""
+    """White space, quotes, control characters and long ids make a round trip."""
     builder, hierarchy = made
     folder = tmp_path_factory.mktemp("odd")
     dataset = given_dataset(builder.build(hierarchy), folder)
@@ -257,7 +257,7 @@ def refusal(*arguments: Any, error: type[Exception] = ExportError, **named: Any)
 
 @contextmanager
 def small_files(size: int) -> Iterator[None]:
-    """No file of this process can be larger, as on a disk that is full."""
+    """Limits the size of files of this process, as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -269,7 +269,7 @@ def small_files(size: int) -> Iterator[None]:
 def test_export_dataset_disk_fills_one_sentence_leaves_nothing(
     toy_dataset: MatchFolder, tmp_path: Path, target: str
 ) -> None:
-    """A real limit, met in the middle of a file, whatever library writes it."""
+    """A full disk in the middle of a file is one sentence for every library."""
     with small_files(700):
         message = refusal(toy_dataset, target, tmp_path / "out")
     assert message == (
@@ -282,7 +282,7 @@ def test_export_dataset_disk_fills_one_sentence_leaves_nothing(
 def test_export_dataset_no_space_left_while_description_written(
     toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The last file counts like the first; what was there before stays."""
+    """A full disk at the last file keeps the old export, too."""
     out = export_dataset(toy_dataset, "parquet", tmp_path / "out")
     before = content(out, "")
 
@@ -302,7 +302,7 @@ def test_export_dataset_no_space_left_while_description_written(
 def test_export_dataset_old_export_comes_back_when_new_cannot(
     toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The old export comes back when the new one cannot have its name.
+    """The old export is restored if the new one cannot be renamed.
 
     Between the two renames nothing is lost.
     """
@@ -324,7 +324,7 @@ def test_export_dataset_old_export_comes_back_when_new_cannot(
 def test_export_dataset_what_killed_export_left_goes_with_next(
     toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`kill -9` between the two renames; those of living processes and other files stay."""
+    """Leftovers of a killed export are removed by the next one, others stay."""
     out = export_dataset(toy_dataset, "parquet", tmp_path / "out")
     rename = Path.rename
 
@@ -358,7 +358,7 @@ def test_export_dataset_what_killed_export_left_goes_with_next(
 def test_export_dataset_makes_no_folder_above_where_it_fails(
     toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """OGB writes what it has read, and torch hides that the disk is full."""
+    """A failed export leaves no parent folder that it made."""
     save = torch.save
 
     def fill(content: object, file: object, *arguments: object, **named: Any) -> None:
@@ -375,7 +375,7 @@ def test_export_dataset_makes_no_folder_above_where_it_fails(
 def test_export_dataset_refuses_places_that_are_no_folder(
     toy_dataset: MatchFolder, tmp_path: Path
 ) -> None:
-    """A pipe, a link to itself, a file above, NUL; a line break is a name like others."""
+    """A pipe, a cyclic link, a file above and NUL are refused."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "file").write_text("")
@@ -397,7 +397,7 @@ def test_export_dataset_refuses_places_that_are_no_folder(
 
 
 def test_export_dataset_follows_links_to_folders(toy_dataset: MatchFolder, tmp_path: Path) -> None:
-    """The link stays, `..` is what the disk says, and others may read what the umask lets them."""
+    """Links to folders are followed and kept; permissions follow the umask."""
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     before = os.umask(0o027)
@@ -418,7 +418,7 @@ def test_export_dataset_follows_links_to_folders(toy_dataset: MatchFolder, tmp_p
 def test_export_dataset_difference_is_a_fault_and_leaves_nothing(
     toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
-    """An export that reads back with one word moved is not handed over."""
+    """An export that differs by one word is refused, and nothing is left."""
     add_edges = Inventory.add_edges
     seen = []
 
@@ -439,7 +439,7 @@ def test_export_dataset_difference_is_a_fault_and_leaves_nothing(
 def test_export_dataset_folder_with_something_else_is_left_alone(
     toy_dataset: MatchFolder, tmp_path: Path
 ) -> None:
-    """Only an export is replaced, and only by request."""
+    """Only an export is overwritten, and only on request."""
     out = tmp_path / "out"
     out.mkdir()
     (out / "thesis.tex").write_text("")
@@ -468,7 +468,7 @@ def test_export_dataset_folder_with_something_else_is_left_alone(
 def test_export_dataset_target_and_choices_that_do_not_exist(
     toy_dataset: MatchFolder, tmp_path: Path
 ) -> None:
-    """All faults at once, with what there is."""
+    """Unknown targets and options are refused, all at once."""
     assert refusal(toy_dataset, "dgl", tmp_path / "out", error=ConfigError) == (
         "An export target must be one of ['match', 'networkx', 'ogb', 'parquet', 'pyg', "
         "'relbench'], found 'dgl'."
@@ -489,7 +489,7 @@ def test_export_dataset_target_and_choices_that_do_not_exist(
 def test_export_dataset_without_labels_takes_nothing_they_taught(
     toy_dataset: MatchFolder, tmp_path: Path
 ) -> None:
-    """Refused without labels: vectors of a run and features of predicted neighbours."""
+    """Without labels, features that were learned from them are refused."""
     near = load_config(settings=["data.features.document={latent: 4, neighbors: 2}"])
     cases = [
         ({"features": "pretrained"}, {"run": tmp_path}, "the vectors of a run"),
@@ -527,14 +527,14 @@ def test_export_dataset_refuses_neighbours_of_citations_left_out(
 
 
 def count_rows(folder: Path) -> dict[str, list[str]]:
-    """The table of EXPORT.md: the count of the source, and those that were read back."""
+    """Counts of EXPORT.md: of the source, and those read back."""
     lines = (folder / "EXPORT.md").read_text(encoding="utf-8").splitlines()
     cells = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
     return {name: counts for name, *counts in cells if name != "source"}
 
 
 def assert_nothing_is_lost(dataset: CorpusDataset, target: str, out: Path) -> None:
-    """Every node and edge type of the graph, splits and gold labels: the same in every file."""
+    """Compares counts of all node and edge types, splits and gold labels in every file."""
     export_dataset(dataset, target, out, ExportOptions(include_labels="all"))
     rows, data = count_rows(out), dataset[0]
     expected = {name: int(data[name].num_nodes) for name in data.node_types}
@@ -551,7 +551,7 @@ def assert_nothing_is_lost(dataset: CorpusDataset, target: str, out: Path) -> No
 def test_export_dataset_planted_corpus_makes_a_round_trip(
     synthetic: Synthetic, tmp_path: Path, target: str
 ) -> None:
-    """400 dirty documents; GraphML, too."""
+    """400 synthetic documents make a round trip, in GraphML, too."""
     assert_nothing_is_lost(synthetic, target, tmp_path / "out")
     assert (target == "networkx") == (tmp_path / "out" / "graph.graphml").is_file()
 
@@ -559,7 +559,7 @@ def test_export_dataset_planted_corpus_makes_a_round_trip(
 def test_export_dataset_pubmed_records_make_a_round_trip(
     data_folder: Path, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, target: str
 ) -> None:
-    """93 real records with names and MeSH trees; GraphML, too."""
+    """93 real records with MeSH trees make a round trip, in GraphML, too."""
     if not (data_folder / "pubmed").is_dir():
         pytest.skip(f"no pubmed in {data_folder}")
     root = tmp_path_factory.getbasetemp() / "pubmed-root"
@@ -574,7 +574,7 @@ def test_export_dataset_cacm_makes_a_round_trip(
     monkeypatch: pytest.MonkeyPatch,
     target: str,
 ) -> None:
-    """1,424 documents with all their labels: every count equals the graph's."""
+    """1,424 documents make a round trip: every count equals the graph's."""
     # NetworkX takes ten seconds for GraphML of this size; the toy corpus has it
     monkeypatch.setattr("match_graph.export.networkx.MAX_GRAPHML_ITEMS", 0)
     if not (data_folder / "cacm").is_dir():

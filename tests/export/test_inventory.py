@@ -19,7 +19,7 @@ X = [[0.5, -1.0], [0.0, 0.25], [1e-9, 3.0]]
 
 
 def take(documents=DOCUMENTS, words=WORDS, splits=SPLITS, edges=EDGES, x=X, batch=100) -> Inventory:
-    """The inventory of a tiny graph, added in batches."""
+    """Inventory of a tiny graph that is added in batches."""
     inventory = Inventory()
     for start in range(0, len(documents), batch):
         rows = slice(start, start + batch)
@@ -34,7 +34,7 @@ def take(documents=DOCUMENTS, words=WORDS, splits=SPLITS, edges=EDGES, x=X, batc
 
 
 def test_find_differences_order_and_batches_do_not_matter() -> None:
-    """Nodes and edges in another order, numbered anew and in batches of one, are the same graph."""
+    """The order of nodes and edges and the batches do not matter."""
     draw = random.Random(0)
     documents, words = [2, 0, 1], [3, 1, 0, 2]
     edges = [(documents.index(a), words.index(b), p) for a, b, p in EDGES]
@@ -52,7 +52,7 @@ def test_find_differences_order_and_batches_do_not_matter() -> None:
 
 @pytest.mark.parametrize("number", [1, 3, 4])
 def test_Inventory_edges_are_hashed_in_parts(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which bounds the memory that many edges take, and changes nothing else."""
+    """Edges are hashed in blocks, which bounds the memory."""
     whole = take()
     monkeypatch.setattr("match_graph.export.inventory._AT_ONCE", number)
     assert (take().counts, take().prints) == (whole.counts, whole.prints)
@@ -75,12 +75,12 @@ def test_Inventory_edges_are_hashed_in_parts(number: int, monkeypatch: pytest.Mo
     ],
 )  # fmt: skip
 def test_find_differences_every_change_is_found(change, expected: set[str]) -> None:
-    """Names, attributes and ends each have a fingerprint of their own; counts come first."""
+    """Changes of names, attributes, ends and counts are found."""
     assert set(find_differences(take(), take(**change))) == expected
 
 
 def test_Inventory_sentences() -> None:
-    """Counts are named with both numbers, attributes by their name; more is no fault."""
+    """Differences are named with both counts or the attribute; additions are ignored."""
     expected, found = take(), Inventory()
     found.add_nodes(
         "document", DOCUMENTS, {"split": np.array(SPLITS, dtype=object), "more": [1, 2, 3]}
@@ -97,7 +97,7 @@ def test_Inventory_sentences() -> None:
 
 @given(st.lists(st.text(max_size=4), min_size=2, max_size=8, unique=True), st.randoms(), st.data())
 def test_Inventory_swapping_the_values_of_two_nodes_is_found(names, draw, data) -> None:
-    """A sum over nodes is blind to order, but not to which node has which value."""
+    """Swapped values of two nodes are found, although a sum ignores order."""
     values = list(range(len(names)))
     one, two = data.draw(st.permutations(range(len(names))))[:2]
     first, second = Inventory(), Inventory()
@@ -108,7 +108,7 @@ def test_Inventory_swapping_the_values_of_two_nodes_is_found(names, draw, data) 
 
 
 def test_Inventory_types_of_numbers_do_not_matter() -> None:
-    """A format may widen integers, and hold 32-bit floats as 64."""
+    """Integers and floats may be widened."""
     narrow, wide = Inventory(), Inventory()
     narrow.add_nodes("n", ["a"], {"i": np.int16([-3]), "x": np.float32([[0.1]]), "b": [True]})
     wide.add_nodes(

@@ -22,7 +22,7 @@ ALL = ExportOptions(include_labels="all")
 
 
 def assert_equal(found: CorpusDataset, expected: CorpusDataset) -> None:
-    """Tables, tensors and gold labels; in order, but for a document's labels, which are a set."""
+    """Compares tables, tensors and gold labels, the latter as sets."""
     data, built = found[0], expected[0]
     assert data.node_types == built.node_types
     assert data.edge_types == built.edge_types
@@ -39,7 +39,7 @@ def assert_equal(found: CorpusDataset, expected: CorpusDataset) -> None:
 
 
 def test_export_dataset_toy_corpus_comes_back(toy_dataset: MatchFolder, tmp_path: Path) -> None:
-    """To the byte of every tensor, with all labels."""
+    """With all labels, every tensor makes a round trip."""
     out = export_dataset(toy_dataset, "match", tmp_path / "toy", ALL)
     assert_equal(MatchFolder(out), toy_dataset)
 
@@ -48,7 +48,7 @@ def test_export_dataset_toy_corpus_comes_back(toy_dataset: MatchFolder, tmp_path
 def test_export_dataset_real_corpora_come_back(
     data_folder: Path, tmp_path: Path, name: str
 ) -> None:
-    """The first 1,500 documents of each split, so all 1,424 of cacm and 4,500 of bio.tools."""
+    """Up to 1,500 documents of each split of real corpora make a round trip."""
     if not (data_folder / name).is_dir():
         pytest.skip(f"no {name} in {data_folder}")
     raw = tmp_path / "raw"
@@ -64,7 +64,7 @@ def test_export_dataset_real_corpora_come_back(
 def test_export_dataset_corpus_mixes_splits_comes_back_in_order(
     synthetic: Synthetic, tmp_path: Path
 ) -> None:
-    """Files are by split; every count of Table 1 stays. Its texts are split at white space."""
+    """A corpus with mixed splits is grouped by split; its counts stay."""
     out = export_dataset(synthetic, "match", tmp_path / "out", ALL)
     text = (out / "EXPORT.md").read_text(encoding="utf-8")
     assert "match-graph build FOLDER --set data.tokenizer=whitespace" in text
@@ -76,7 +76,7 @@ def test_export_dataset_corpus_mixes_splits_comes_back_in_order(
 def test_export_dataset_training_export_training_labels_alone(
     toy_dataset: MatchFolder, tmp_path: Path
 ) -> None:
-    """Empty lists elsewhere; a label that is only on a test document is unknown to a reader."""
+    """Labels of other splits are empty lists, and labels of test alone are unknown."""
     out = export_dataset(toy_dataset, "match", tmp_path / "toy")
     for name in ("dev.json", "test.json"):
         records = [json.loads(line) for line in (out / name).read_text("utf-8").splitlines()]
@@ -89,7 +89,7 @@ def test_export_dataset_training_export_training_labels_alone(
 def test_export_dataset_labels_with_white_space_escaped_named(
     given_dataset, tmp_path: Path
 ) -> None:
-    """taxonomy.txt would tear them apart; their names are in id2label.txt."""
+    """Labels with white space are escaped, and named in id2label.txt."""
     builder = CorpusBuilder("spaces", [], "spaces")
     builder.add("d", "train", "w", {}, ["New York", "100%", "Earth"], "1")
     hierarchy = [("New York", "Earth", ""), ("100%", "New York", "")]
@@ -105,7 +105,7 @@ def test_export_dataset_labels_with_white_space_escaped_named(
 
 
 def test_export_dataset_names_come_back_and_depths_do_not(given_dataset, tmp_path: Path) -> None:
-    """id2label.txt and id2author.txt hold one a line; what is lost is said."""
+    """Names make a round trip; the loss of depths is mentioned."""
     for number, name in enumerate(["a\ttab", "two\nlines"]):
         builder = CorpusBuilder("names", ["author"], "names")
         builder.add("d", "train", "w", {"author": ["a 1", "a\t2"]}, ["l1", "l2"], "1")
@@ -126,7 +126,7 @@ def test_export_dataset_names_come_back_and_depths_do_not(given_dataset, tmp_pat
 
 
 def test_MatchTarget_words_that_are_not_those_of_the_texts(given_dataset, tmp_path: Path) -> None:
-    """A reader would make other words of the texts; nothing is written."""
+    """Words that differ from the tokenized texts are refused before writing."""
     corpus = toy_corpus()
     first = corpus.documents["id"][0]
     texts = ["other words", *corpus.documents["text"][1:]]
@@ -162,7 +162,7 @@ def test_MatchTarget_edges_that_the_format_lacks(tmp_path: Path) -> None:
 
 
 def test_export_dataset_nodes_that_no_document_carries(given_dataset, tmp_path: Path) -> None:
-    """Authors and words of a graph in memory may be on none; the format holds documents alone."""
+    """Nodes on no document are left out, with a note."""
     corpus = toy_corpus()
     instances = dict(corpus.instances)
     for name in ("author", "word"):

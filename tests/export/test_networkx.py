@@ -19,7 +19,7 @@ def load(folder: Path) -> nx.MultiDiGraph:
 def test_export_dataset_both_files_hold_the_same_graph(
     toy_dataset: MatchFolder, tmp_path: Path
 ) -> None:
-    """Nodes and edges with their attributes; a word that occurs twice has two edges."""
+    """JSON and GraphML hold the same multigraph, with parallel edges for repeated words."""
     out = export_dataset(toy_dataset, "networkx", tmp_path / "out")
     graph = load(out)
     other = nx.read_graphml(out / "graph.graphml", force_multigraph=True)
@@ -38,7 +38,7 @@ def test_export_dataset_both_files_hold_the_same_graph(
 
 
 def test_ExportOptions_texts_come_on_request(toy_dataset: MatchFolder, tmp_path: Path) -> None:
-    """Raw, or the words of the graph."""
+    """Texts are exported on request, raw or as words."""
     for text, expected in (
         ("raw", "Kernels for graphs."),
         ("words", "kernels for graphs"),
@@ -51,7 +51,7 @@ def test_ExportOptions_texts_come_on_request(toy_dataset: MatchFolder, tmp_path:
 def test_export_dataset_large_graphs_no_graphml_larger_ones(
     synthetic: Synthetic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Large graphs have no graphml and larger ones nothing.
+    """Large graphs have no GraphML, larger ones are refused.
 
     EXPORT.md says so; the refusal has the size in it.
     """
@@ -77,7 +77,7 @@ def test_export_dataset_large_graphs_no_graphml_larger_ones(
 def test_export_dataset_control_characters_escaped_graphml_alone(
     given_dataset, tmp_path: Path
 ) -> None:
-    """XML cannot hold them; the graph names the columns, and the others stay readable."""
+    """Control characters are escaped in GraphML alone, in columns that it lists."""
     from match_graph.corpus_builder import CorpusBuilder
 
     builder = CorpusBuilder("control", ["author"], "control")

@@ -23,7 +23,7 @@ def load(folder: Path):
 
 
 def test_load_ogb_reads_graph_labels_and_splits(toy_dataset: MatchFolder, tmp_path: Path) -> None:
-    """Edges in order, a column per label, NaN where labels are left out, splits of documents."""
+    """OGB's reader gives edges, labels (NaN if hidden) and splits."""
     out = export_dataset(toy_dataset, "ogb", tmp_path / "out", ExportOptions(features="ids"))
     dataset, data = load(out), toy_dataset[0]
     graph, labels = dataset[0]
@@ -45,7 +45,7 @@ def test_load_ogb_reads_graph_labels_and_splits(toy_dataset: MatchFolder, tmp_pa
 
 
 def test_load_ogb_evaluates_a_prediction(toy_dataset: MatchFolder, tmp_path: Path) -> None:
-    """ROC-AUC by OGB's evaluator: 1 for the gold labels, 0 for their opposite."""
+    """ROC-AUC of OGB's evaluator is 1 for the gold labels, 0 for the opposite."""
     from ogb.nodeproppred import Evaluator
 
     out = export_dataset(toy_dataset, "ogb", tmp_path / "out", ExportOptions(include_labels="all"))
@@ -59,7 +59,7 @@ def test_load_ogb_evaluates_a_prediction(toy_dataset: MatchFolder, tmp_path: Pat
 
 
 def start_ogb(folder: Path) -> list[str]:
-    """What a user's program does: OGB's class twice, then its PyG class."""
+    """Program of a user: OGB's class twice, then its PyG class."""
     from ogb.nodeproppred import NodePropPredDataset, PygNodePropPredDataset
 
     meta, found = torch.load(folder / "meta_dict.pt", weights_only=True), []
@@ -81,7 +81,7 @@ def start_ogb(folder: Path) -> list[str]:
 def test_load_ogb_fault_that_export_md_names_is_real(
     toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With torch 2.6 and newer; what EXPORT.md advises helps, in OGB's PyG class too."""
+    """The fault of OGB and its workaround in EXPORT.md are real."""
     out = export_dataset(toy_dataset, "ogb", tmp_path / "out", ExportOptions(include_labels="all"))
     monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
     assert start_ogb(out) == [
@@ -103,7 +103,7 @@ def test_load_ogb_fault_that_export_md_names_is_real(
 
 
 def test_load_ogb_nothing_pickled_is_handed_over(toy_dataset: MatchFolder, tmp_path: Path) -> None:
-    """What OGB's reader wrote while the export was verified is gone; arrays hold no objects."""
+    """OGB's pickled cache is removed; arrays hold no objects."""
     out = export_dataset(toy_dataset, "ogb", tmp_path / "out")
     assert list((out / "processed").iterdir()) == []
     for path in (out / "raw").glob("*.npz"):
@@ -115,7 +115,7 @@ def test_load_ogb_nothing_pickled_is_handed_over(toy_dataset: MatchFolder, tmp_p
 def test_dense_labels_that_do_not_fit_are_refused_with_size(
     toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """12 documents x 8 labels x 8 bytes against a limit below."""
+    """A dense label matrix above the limit is refused with its size."""
     monkeypatch.setattr("match_graph.export.ogb.MAX_LABEL_BYTES", 12 * 8 * 8)
     export_dataset(toy_dataset, "ogb", tmp_path / "out")
     monkeypatch.setattr("match_graph.export.ogb.MAX_LABEL_BYTES", 12 * 8 * 8 - 1)
@@ -131,7 +131,7 @@ def test_dense_labels_that_do_not_fit_are_refused_with_size(
 def test_export_dataset_without_ogb_there_is_one_sentence(
     toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It names the extra."""
+    """Without OGB the message names the extra."""
     monkeypatch.setitem(sys.modules, "ogb.nodeproppred", None)
     with pytest.raises(ExportError) as caught:
         export_dataset(toy_dataset, "ogb", tmp_path / "out")

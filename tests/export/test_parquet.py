@@ -14,7 +14,7 @@ from match_graph.export import ExportOptions, export_dataset
 def test_export_dataset_tables_are_the_graph_in_order(
     toy_dataset: MatchFolder, tmp_path: Path
 ) -> None:
-    """Names, splits, texts and edges, row by row; int32 stays int32."""
+    """Names, splits, texts and edges are those of the graph, in order; int32 stays."""
     out = export_dataset(toy_dataset, "parquet", tmp_path / "out", ExportOptions(features="ids"))
     data = toy_dataset[0]
     for node_type in data.node_types:
@@ -38,7 +38,7 @@ def test_export_dataset_tables_are_the_graph_in_order(
 def test_export_dataset_schema_file_fits_the_tables(
     toy_dataset: MatchFolder, tmp_path: Path
 ) -> None:
-    """Every file is in it with rows and types, and no other file is there."""
+    """The schema lists every file with its rows and types, and no other file exists."""
     out = export_dataset(toy_dataset, "parquet", tmp_path / "out")
     schema = json.loads((out / "schema.json").read_text(encoding="utf-8"))
     tables = [*schema["nodes"].values(), *schema["edges"].values()]
@@ -55,7 +55,7 @@ def test_export_dataset_schema_file_fits_the_tables(
 def test_export_dataset_batches_of_one_row_are_the_same_tables(
     toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Large corpora are written in many batches."""
+    """The size of batches does not change the tables."""
     whole = export_dataset(toy_dataset, "parquet", tmp_path / "whole")
     monkeypatch.setattr("match_graph.export.source.NODE_BATCH", 1)
     monkeypatch.setattr("match_graph.export.source.EDGE_BATCH", 7)

@@ -21,7 +21,7 @@ def load(folder: Path) -> HeteroData:
 
 
 def test_export_dataset_graph_is_the_built_one(toy_dataset: MatchFolder, tmp_path: Path) -> None:
-    """Every tensor, in order, edges as int64; names beside are those of the data set."""
+    """Tensors and names equal those of the data set, edges in int64."""
     out = export_dataset(toy_dataset, "pyg", tmp_path / "out", ExportOptions(include_labels="all"))
     data, built = load(out), toy_dataset[0]
     assert data.node_types == built.node_types
@@ -45,7 +45,7 @@ def test_export_dataset_graph_is_the_built_one(toy_dataset: MatchFolder, tmp_pat
 def test_export_dataset_gold_labels_other_splits_are_empty_lists(
     toy_dataset: MatchFolder, tmp_path: Path
 ) -> None:
-    """By default; without labels there is no file and no edge of them."""
+    """Gold labels outside of training are empty lists; without labels there are none."""
     out = export_dataset(toy_dataset, "pyg", tmp_path / "train")
     targets = Targets(**torch.load(out / "targets.pt", weights_only=True))
     train = toy_dataset[0]["document"].train_mask
@@ -60,7 +60,7 @@ def test_export_dataset_gold_labels_other_splits_are_empty_lists(
 
 
 class PlainHGT(nn.Module):
-    """PyG's own layer between two linear ones: what a user writes in ten lines."""
+    """PyG's own layer between two linear ones, as a user would write it."""
 
     def __init__(self, data: HeteroData, num_labels: int) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class PlainHGT(nn.Module):
 def test_ExportOptions_exported_graph_trains_a_plain_hgt(
     synthetic: Synthetic, tmp_path: Path
 ) -> None:
-    """--features pretrained, default labels: the loss falls, valid documents beat the prior."""
+    """A plain HGT learns from the export: its loss falls, and it beats the prior."""
     settings = ["pretrain.samples=300000", "pretrain.channels=16", "model.channels=16"]
     config = load_config(None, settings)
     options = ExportOptions(features="pretrained")

@@ -20,7 +20,7 @@ relbench = pytest.importorskip("relbench", reason="relbench needs match-graph[ex
 def test_export_dataset_relbench_loads_database_and_task(
     toy_dataset: MatchFolder, tmp_path: Path
 ) -> None:
-    """Keys count from 0, foreign keys name tables, labels are in the task, not in the database."""
+    """Keys count from 0, foreign keys name tables, labels are in the task alone."""
     out = export_dataset(toy_dataset, "relbench", tmp_path / "out")
     dataset = relbench.load_dataset(out)
     database = dataset.get_db()
@@ -43,7 +43,7 @@ def test_export_dataset_relbench_loads_database_and_task(
 def test_export_dataset_documents_are_ordered_by_split(
     synthetic: Synthetic, tmp_path: Path
 ) -> None:
-    """The synthetic corpus mixes its splits; RelBench takes prefixes by time."""
+    """Documents are sorted by split, as RelBench takes prefixes by time."""
     out = export_dataset(synthetic, "relbench", tmp_path / "out", ExportOptions(text="none"))
     dataset = relbench.load_dataset(out)
     frame = dataset.get_db().table_dict["document"].df
@@ -60,7 +60,7 @@ def test_export_dataset_documents_are_ordered_by_split(
 def test_ExportOptions_relbench_evaluates_a_prediction(
     synthetic: Synthetic, tmp_path: Path
 ) -> None:
-    """MAP@5 of RelBench's evaluator: 1 for the gold labels first, 0 for no gold label."""
+    """MAP@5 of RelBench is 1 for the gold labels first, 0 for none."""
     options = ExportOptions(include_labels="all")
     out = export_dataset(synthetic, "relbench", tmp_path / "out", options)
     task = relbench.load_dataset(out).load_task("document-label")
@@ -78,7 +78,7 @@ def test_ExportOptions_relbench_evaluates_a_prediction(
 def test_export_dataset_hidden_splits_list_their_documents(
     toy_dataset: MatchFolder, tmp_path: Path
 ) -> None:
-    """By default the task's tables of validation and test have no label column."""
+    """Tables of hidden splits list documents without a label column."""
     out = export_dataset(toy_dataset, "relbench", tmp_path / "out")
     task = relbench.load_dataset(out).load_task("document-label")
     for split, documents in (("val", [8, 9]), ("test", [10, 11])):
@@ -102,7 +102,7 @@ def test_ExportOptions_vectors_are_a_column(toy_dataset: MatchFolder, tmp_path: 
 def test_export_dataset_without_relbench_there_is_one_sentence(
     toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It names the extra."""
+    """Without RelBench the message names the extra."""
     monkeypatch.setitem(sys.modules, "relbench", None)
     with pytest.raises(ExportError) as caught:
         export_dataset(toy_dataset, "relbench", tmp_path / "out")
@@ -126,7 +126,7 @@ def test_export_dataset_field_named_as_a_link_keeps_its_table(
 
 
 def test_export_dataset_edges_within_a_type_keep_both_ends(tmp_path: Path) -> None:
-    """Edges that a pre_transform adds within one node type have a column for each end."""
+    """Edges within one node type have a column for each end."""
 
     def join(data: HeteroData) -> HeteroData:
         data["author", "knows", "author"].edge_index = torch.tensor([[0, 1], [1, 2]])

@@ -22,7 +22,7 @@ def open_with(dataset: MatchFolder, **options: str) -> Source:
 def test_Source_batches_are_the_tables(
     toy_dataset: MatchFolder, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    """In the order of the graph, whatever their size; progress counts every node and edge."""
+    """Batches of any size give the tables in order; progress counts nodes and edges."""
     monkeypatch.setattr("match_graph.export.source.NODE_BATCH", size)
     monkeypatch.setattr("match_graph.export.source.EDGE_BATCH", size)
     counted: list[int] = []
@@ -45,7 +45,7 @@ def test_Source_batches_are_the_tables(
 
 
 def test_Source_columns_of_nodes(toy_dataset: MatchFolder) -> None:
-    """Documents have split and text, the others training counts."""
+    """Documents have split and text, other types training counts."""
     source = open_with(toy_dataset)
     (documents,) = source.nodes(DOCUMENT)
     assert documents.schema.names == ["id", "split", "text"]
@@ -57,7 +57,7 @@ def test_Source_columns_of_nodes(toy_dataset: MatchFolder) -> None:
 
 
 def test_Source_words_with_spaces_between(toy_dataset: MatchFolder) -> None:
-    """The word sequence of each document; an empty text is an empty string."""
+    """Words of each document are joined; an empty text is an empty string."""
     (batch,) = open_with(toy_dataset, text="words").nodes(DOCUMENT)
     texts = batch.column("text").to_pylist()
     assert texts[0] == "learning graphs from small graphs in c++"
@@ -68,7 +68,7 @@ def test_Source_words_with_spaces_between(toy_dataset: MatchFolder) -> None:
 
 
 def test_Source_gold_labels_of_some_documents(toy_dataset: MatchFolder) -> None:
-    """None, training, all; edges are training gold or none, whatever is asked for."""
+    """Gold labels are of none, training or all documents; edges of training alone."""
     train = toy_dataset[0][DOCUMENT].train_mask
     for include_labels, shown in (
         ("none", torch.zeros_like(train)), ("train", train), ("all", torch.ones_like(train))
@@ -88,7 +88,7 @@ def test_Source_gold_labels_of_some_documents(toy_dataset: MatchFolder) -> None:
 def test_Source_raw_texts_that_are_not_kept(
     toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Asked for, they are missed; as a mere default, the words stand in."""
+    """Missing raw texts are refused if asked for, else replaced by words."""
     monkeypatch.setattr(type(toy_dataset), "keeps_texts", property(lambda _self: False))
     with pytest.raises(ExportError) as caught:
         open_with(toy_dataset)
@@ -100,14 +100,14 @@ def test_Source_raw_texts_that_are_not_kept(
 
 
 def test_ExportOptions_defaults_cannot_leak() -> None:
-    """Gold labels of training documents, nothing else."""
+    """By default only gold labels of training documents are exported."""
     options = ExportOptions()
     assert (options.features, options.include_labels, options.text) == (None, "train", None)
     assert parse_options(features="ids", include_labels="all", text=None).features == "ids"
 
 
 def test_parse_options_all_wrong_words_at_once() -> None:
-    """With the choices."""
+    """All invalid options are listed with their choices."""
     with pytest.raises(ConfigError) as caught:
         parse_options(features="x", include_labels="test", text=None)
     assert str(caught.value).splitlines() == [
@@ -118,7 +118,7 @@ def test_parse_options_all_wrong_words_at_once() -> None:
 
 
 def test_open_source_refuses_a_transform(toy_dataset: MatchFolder) -> None:
-    """It may add edges, whose order the built graph does not know."""
+    """A transform is refused, as it may add edges."""
     turned = MatchFolder(toy_dataset.folder, root=toy_dataset.root, transform=ToUndirected())
     with pytest.raises(ExportError, match="as it is built, but 'toy' has a transform; leave it"):
         open_source(turned, ExportOptions())

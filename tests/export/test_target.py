@@ -14,7 +14,7 @@ TEXTS = st.lists(st.text(max_size=8), max_size=6)
 def test_escape_all_escapes_turn_back_and_are_safe(
     values: list[str], unsafe: re.Pattern[str]
 ) -> None:
-    """Either no value is changed, or each comes back; nothing unsafe stays."""
+    """Escapes are safe and make a round trip, or no value is changed."""
     escaped = escape_all(values, unsafe)
     if escaped is None:
         assert not any(unsafe.search(value) for value in values)
@@ -24,13 +24,13 @@ def test_escape_all_escapes_turn_back_and_are_safe(
 
 
 def test_escape_all_only_what_is_unsafe_and_percent_sign_change() -> None:
-    """Readable names stay readable."""
+    """Only unsafe characters and percent signs are escaped."""
     assert escape_all(["50% off", "naïve-李"], NOT_IN_TAXONOMY) == ["50%25%20off", "naïve-李"]
     assert escape_all(["50%", "naïve-李"], NOT_IN_TAXONOMY) is None
 
 
 @given(st.text())
 def test_NOT_IN_TAXONOMY_label_without_what_unsafe_one_word_line(value: str) -> None:
-    """`str.split` is what tears a taxonomy line apart."""
+    """A label without unsafe characters is one word of `str.split`."""
     if value and not NOT_IN_TAXONOMY.search(value):
         assert f"a {value} b".split() == ["a", value, "b"]
