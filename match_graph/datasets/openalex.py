@@ -126,7 +126,6 @@ class _Reader:
 
     def __init__(self, builder: CorpusBuilder, config: OpenAlex.Config) -> None:
         self.builder, self.config = builder, config
-        self.edges = builder.edges
         for note in ("works_without_text", UNDATED):
             builder.notes[note] += 0
 
@@ -215,7 +214,7 @@ class _Reader:
             above = read_id(item.get("id"), _PLURALS[level])
             if above is None:
                 continue
-            self.edges.setdefault((label, above), place)
+            self.builder.edges.setdefault((label, above), place)
             yield above, read_name(item), _DEPTHS[level]
             label = above
 
@@ -242,4 +241,4 @@ class _Reader:
         nearest = max((level for level, _ in ancestors), default=None)
         for level, above in ancestors:
             if level == nearest:
-                self.edges.setdefault((child, above), place)
+                self.builder.edges.setdefault((child, above), place)

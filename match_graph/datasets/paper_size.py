@@ -127,31 +127,31 @@ def _draw_labels(
     topics = rng.choice(candidates, (size.documents, _TOPICS), p=weight / weight.sum())
     topics[: len(candidates), 0] = candidates  # every label is on some document
     parts = np.array_split(np.arange(size.documents), -(-size.documents // PIECE))
-    available = np.concatenate([_distinct_labels(chain[topics[part]])[1] for part in parts])
+    available = np.concatenate(
+        [(_distinct_labels(chain[topics[part]]) >= 0).sum(axis=1) for part in parts]
+    )
     least = np.ones(size.documents, dtype=np.int64)
     least[: len(candidates)] = depth[candidates]
     wanted = rng.poisson(size.label_pairs / size.documents, size.documents)
     number = settle_counts(rng, wanted, size.label_pairs, least, available)
     labels = []
     for part in parts:
-        distinct, _ = _distinct_labels(chain[topics[part]])
+        distinct = _distinct_labels(chain[topics[part]])
         rank = np.cumsum(distinct >= 0, axis=1)
         labels.append(distinct[(distinct >= 0) & (rank <= number[part, None])])
     return topics[:, 0], np.concatenate([[0], np.cumsum(number)]), np.concatenate(labels)
 
 
-def _distinct_labels(chains: Array) -> tuple[Array, Array]:
-    """Distinct labels of each document's chains [D, topics, layers], in order.
+def _distinct_labels(chains: Array) -> Array:
+    """Distinct labels of each document's chains [D, topics, layers], [D, topics * layers].
 
-    Returns:
-        Labels [D, topics * layers], padded with -1, and their number, [D].
+    They are in order, with -1 in the place of repeated ones and where a chain ends.
     """
     distinct = chains.copy()
     for number in range(1, chains.shape[1]):
         again = (chains[:, :number] == chains[:, number : number + 1]).any(axis=1)
         distinct[:, number][again] = -1
-    distinct = distinct.reshape(len(chains), -1)
-    return distinct, (distinct >= 0).sum(axis=1)
+    return distinct.reshape(len(chains), -1)
 
 
 def _draw_venues(rng: np.random.Generator, size: PaperSize, topic: Array) -> Array:

@@ -11,12 +11,12 @@ from match_graph.corpus_builder import CorpusBuilder
 from match_graph.datasets.partitions import PartitionReader
 from match_graph.io.partition import Partition
 from match_graph.io.source import Sources
-from match_graph.typing import LABEL, WORD
+from match_graph.typing import LABEL, SPLITS, WORD
 
 PIECE = 20_000  # documents
 #: Number of documents above which no raw texts are kept beside the word sequences.
 _MAX_TEXTS = 100_000
-_SPLITS = np.array(["train", "valid", "test"], dtype=object)
+_SPLITS = np.array(SPLITS, dtype=object)
 _PREFIXES = {"venue": "venue", "author": "autor_\u00fc", "reference": "d", WORD: "w", LABEL: "l"}
 
 
