@@ -115,7 +115,7 @@ class _Loader(yaml.SafeLoader):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self._depth = self._number = 0
-        self._sizes: dict[yaml.Node, int] = {}  # nodes below each, aliases expanded
+        self._sizes: dict[yaml.Node, int] = {}  # nodes of each subtree, aliases expanded
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """Composes a node; counts nodes and levels before Python objects are constructed."""
