@@ -198,7 +198,9 @@ def make_legend(results: Results, record: DatasetRecord, rows: Sequence[RowSumma
     if lacking := [name for name in experiment.measures if name not in names]:
         lines.append(f"No document or label of this data set counts for {', '.join(lacking)}.")
     if any(value.interval is not None for value in values):
-        of = "the mean" if reference is None else f"the difference to {reference}, for it the mean"
+        of = "the mean"
+        if reference is not None:
+            of = f"the difference to {reference}, or of {reference}'s mean"
         lines.append(
             f"In brackets the 95 % interval over documents of {of}: paired bootstrap of scores "
             f"averaged over seeds, {NUM_RESAMPLES:,} resamples."

@@ -125,7 +125,7 @@ def test_write_tables_files_hold_the_same_numbers(tmp_path: Path) -> None:
     assert lines[9].startswith(r"| MATCH | **0.6118 ± 0.0220**<br>\[0.60")
     assert lines[11] == "| gone | - | - | - | - | - | 0 | - | - | - | - |"
     text = "\n".join(lines)
-    assert "95 % interval over documents of the difference to MATCH, for it the mean" in text
+    assert "95 % interval over documents of the difference to MATCH, or of MATCH's mean" in text
     assert r"No intervals and no stars of violation\_rate: a run keeps no score of each" in text
     assert text.count("Holm") == 1
     assert "| MATCH | 0.6100 (+0.0018) | - |" in text
