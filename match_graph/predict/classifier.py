@@ -202,13 +202,13 @@ class Classifier(HubMixin):
         if top_k is None and not threshold:
             top_k = DEFAULT_TOP_K
         limits = self.thresholds if threshold else None
+
+        def choose(batch: EgoBatch) -> Chosen:
+            return choose_labels(self.compute(batch), top_k, limits, self.label_rank)
+
         named = self.columns.warn_of_unread(documents, warn)
-        read = (self.read(one, place) for place, one in named)
-        done = self.stream(
-            read,
-            lambda batch, _: choose_labels(self.compute(batch), top_k, limits, self.label_rank),
-            batch_size,
-        )
+        read = (self.read_row(one, place) for place, one in named)
+        done = self.stream(read, lambda batch, _: choose(batch), batch_size)
         return (result for buffer in done for result in self._name_labels(*buffer))
 
     def score(
@@ -253,15 +253,15 @@ class Classifier(HubMixin):
             yield batch.document, batch.as_new()
 
     def read(self, content: Any, place: str, with_gold: bool = False) -> ReadDocument:
-        """A document as the run reads it, also one with the columns of the run's data set.
-
-        Arguments and errors are those of `read_document`.
-        """
-        content = self.columns.translate(content, place, with_gold)
+        """A document as the run reads it; arguments and errors as `read_document`."""
         found = read_document(content, self._fields, place, self._has_time, self._width, with_gold)
         if self.features is not None:
             self.features.check(found, place)
         return found
+
+    def read_row(self, row: Any, place: str, with_gold: bool = False) -> ReadDocument:
+        """As `read`, of a document that may have the columns of the run's data set instead."""
+        return self.read(self.columns.translate(row, place, with_gold), place, with_gold)
 
     @torch.no_grad()
     def compute(self, batch: EgoBatch) -> Tensor:

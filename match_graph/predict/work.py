@@ -223,7 +223,7 @@ class Evaluating:
         total = LabelSums(labels)
         with _naming_lines(classifier, block, with_gold=True):
             read = (
-                classifier.read(content, place, with_gold=True)
+                classifier.read_row(content, place, with_gold=True)
                 for place, content in read_documents(block)
             )
             for _, found in classifier.stream(read, measure, self.batch_size):
@@ -278,5 +278,5 @@ def _naming_lines(classifier: Classifier, block: Block, with_gold: bool = False)
     except CorpusError:
         if block.start:
             for place, content in read_documents(block, 1 + block.count_lines_before()):
-                classifier.read(content, place, with_gold)
+                classifier.read_row(content, place, with_gold)
         raise
