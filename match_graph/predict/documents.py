@@ -53,7 +53,7 @@ class OwnColumns:
             layout = layout.model_copy(update={"columns": {**keys, **layout.columns}})
             self._own = RowReader(layout, fields, fail_document)
         names = {column for columns in self._own.columns.values() for column in columns}
-        self._distinctive = names - {column for (column,) in keys.values()} - {*KEYS}
+        self._distinctive = names - {column for (column,) in keys.values()} - {*dropped, *KEYS}
         self._others = ["x"] if reads_x else []
         self._known = {*fields, *dropped, *self._others, *KEYS}
         self._known_own = {*names, *dropped, *self._others}

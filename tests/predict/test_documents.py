@@ -153,6 +153,15 @@ def test_OwnColumns_takes_the_MATCH_format_too() -> None:
     ]
 
 
+def test_OwnColumns_dropped_fields_are_of_the_MATCH_format() -> None:
+    """A field that the run leaves out does not make a document a row of the run's table."""
+    layout = TableLayout(columns={"text": ["title", "body"], "author": ["author"]})
+    columns = own_columns([], layout, dropped=["author"])
+    document = {"paper": "3", "text": "of one", "author": ["Bo"]}
+    assert columns.translate(document, "1") is document
+    assert columns.translate({"title": "of one", "author": ["Bo"]}, "1") == {"text": "of one"}
+
+
 def test_OwnColumns_labels_that_must_be_there() -> None:
     """A missing label column is named as the run calls it; an empty cell has no labels."""
     columns = own_columns(OPTIONS["fields"], LAYOUT)
