@@ -5,10 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 
-from match_graph import Run, start_run
+from match_graph import Run, from_frames, load_config, start_run
 from match_graph.errors import CheckpointError, CorpusError
 from match_graph.predict.case_study import CaseLabel, CaseStudy
 from match_graph.predict.explain import Explainer
@@ -129,6 +130,22 @@ def test_compare_variants_of_a_new_document(
             one.label for one in other.predictions[:3]
         ]
         assert variant.missed == []
+
+
+def test_compare_variants_of_a_row_with_a_column_x(tmp_path: Path) -> None:
+    """A row is translated once, also where a column of its table has the name of features."""
+    frame = pd.DataFrame(
+        {"key": [f"p{n}" for n in range(40)], "x": [f"w{n % 4} w{n % 3}" for n in range(40)],
+         "who": [["Bo"], ["Li"]] * 20, "tags": [[f"l{n % 4}"] for n in range(40)]}
+    )  # fmt: skip
+    columns = {"id": "key", "text": "x", "author": "who", "label": "tags"}
+    corpus = from_frames(frame, fields=["author"], columns=columns)
+    config = load_config(settings=["model.encoder=tfidf_linear", "data.min_word_count=1"])
+    run = start_run(corpus, config, tmp_path / "run", tmp_path / "root")
+    run.train()
+    study = compare_variants([Explainer(run, "cpu")], frame.loc[2].to_dict())
+    assert (study.document, study.text, study.metadata) == ("p2", "w2 w2", {"author": ["Bo"]})
+    assert [one.label for one in study.gold] == ["l2"]
 
 
 @pytest.mark.parametrize("wrong", [["text"], {"venue": "v"}, {"text": "a", "label": "x"}])
