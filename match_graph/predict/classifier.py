@@ -151,7 +151,7 @@ class Classifier(HubMixin):
         threshold: bool = False,
         batch_size: int = 256,
     ) -> list[dict[str, Any]] | Iterator[dict[str, Any]]:
-        """Predicts the labels of documents, in order; an iterator gives an iterator, others a list.
+        """Predicts the labels of documents, in their order.
 
         Args:
             documents: Documents in the MATCH format, dicts or rows of a DataFrame: ``text``, and
@@ -170,7 +170,7 @@ class Classifier(HubMixin):
         Returns:
             For each document ``{"paper": id or None, "labels": [{"id", "name", "probability"}]}``,
             most probable first; ``name`` only where it is known and differs from the id. Of a
-            sequence or a DataFrame they are a list; of an iterator they come while it is read.
+            sequence or a DataFrame they are a list; of another iterable they come while it is read.
 
         Raises:
             ConfigError: top_k or batch_size is below 1.

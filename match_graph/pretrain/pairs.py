@@ -304,7 +304,7 @@ class Chunk(NamedTuple):
 
 
 class PairFeed:
-    """Iterator over full chunks of a relation's pairs.
+    """Buffer of a relation's pairs, which it gives in chunks of the size asked for.
 
     Rejected samples are dropped in blocks of 32 chunks, so that every chunk is full, counts are of
     pairs, and a GPU is synchronised once per block.

@@ -143,7 +143,7 @@ def write_name(name: str) -> str:
 
 
 def add_legend(owner: Any, handles: Sequence[Any], **options: Any) -> None:
-    """Adds a legend in small print, in as many columns as fit the height of a panel.
+    """Adds a legend in small print, in as few columns as fit the height of a panel.
 
     Args:
         owner: Axis or figure.
