@@ -77,7 +77,7 @@ def write_beside(path: Path, write: Callable[[Path], object], previous: Path | N
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a file of text atomically, in UTF-8."""
+    """Writes UTF-8 text as `write_beside` does, listed in the manifest of a run folder."""
     write_beside(path, lambda beside: beside.write_text(text, encoding="utf-8"))
 
 
@@ -250,8 +250,7 @@ def describe_failure(error: BaseException | None) -> str:
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Writes a JSON object, keys in the order given, indented by two spaces."""
-    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    write_beside(path, lambda beside: beside.write_text(text, encoding="utf-8"))
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def read_json(path: Path) -> dict[str, Any]:

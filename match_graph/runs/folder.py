@@ -16,7 +16,7 @@ from match_graph.config import SHARING, Config, parse_settings, read_settings
 from match_graph.datasets import names_code
 from match_graph.errors import CheckpointError, list_faults
 from match_graph.io.beside import is_temporary, remove_leftovers
-from match_graph.io.files import reading, write_beside
+from match_graph.io.files import reading, write_text
 from match_graph.io.manifest import MANIFEST, find_damage, read_manifest, write_manifest
 from match_graph.io.run_folder import (
     CHECKPOINT,
@@ -190,7 +190,7 @@ def claim_run_folder(folder: Path, config: Config, overwrite: bool) -> None:
         _clear(folder)
         write_manifest(folder, {})
         text = dump_yaml(config.model_dump(mode="json"), sort_keys=False)
-        write_beside(folder / CONFIG, lambda place: place.write_text(text, encoding="utf-8"))
+        write_text(folder / CONFIG, text)
 
 
 def _check_ours(folder: Path) -> None:

@@ -1,7 +1,5 @@
 """Inputs of a run: data set, batches, model, processes."""
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -14,6 +12,7 @@ from torch import nn
 
 from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
+from match_graph.datasets.built import hash_source
 from match_graph.errors import CheckpointError, CorpusError
 from match_graph.graph import (
     EgoGraphs,
@@ -143,7 +142,7 @@ class RunInputs:
             "features": self.dataset.feature_digests,
             "settings": describe_work(self.config),
         }
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        return hash_source(content)
 
     @cached_property
     def space(self) -> TokenSpace:

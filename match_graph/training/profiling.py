@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
-from match_graph.io.files import write_beside
+from match_graph.io.files import write_beside, write_text
 
 #: Numbers of steps that are skipped, that warm the profiler up, and that are recorded.
 WAIT, WARMUP, ACTIVE = 3, 2, 5
@@ -38,7 +38,7 @@ def profile_steps(folder: Path | None) -> Iterator[Callable[[], None]]:
         folder.mkdir(parents=True, exist_ok=True)
         table = found.key_averages().table(sort_by=by, row_limit=_ROWS)
         write_beside(folder / "trace.json", lambda place: found.export_chrome_trace(str(place)))
-        write_beside(folder / "operations.txt", lambda place: place.write_text(table, "utf-8"))
+        write_text(folder / "operations.txt", table)
 
     steps = schedule(wait=WAIT, warmup=WARMUP, active=ACTIVE, repeat=1)
     with profile(  # of one cycle: torch 2.11 warns of those before it unless they are kept
