@@ -160,7 +160,7 @@ def write_pages(app: Any = None) -> None:
 
 
 def exists(name: str) -> bool:
-    """Whether a dotted name refers to an object of match_graph."""
+    """True if the package has an object of this dotted name."""
     try:
         pkgutil.resolve_name(name)
     except (ImportError, AttributeError, ValueError):

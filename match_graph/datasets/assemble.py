@@ -49,7 +49,7 @@ class Task:
         return {"format": _FORMAT, **fields}
 
     def is_done(self) -> bool:
-        """Whether the fragment is complete."""
+        """True if the fragment of this partition is on disk, written to its end."""
         try:
             return bool(Fragment(self.folder).about["partition"] == self.identity)
         except (OSError, ValueError, KeyError):

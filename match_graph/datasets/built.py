@@ -41,7 +41,7 @@ def default_root() -> Path:
 
 
 def hash_source(source: Mapping[str, Any]) -> str:
-    """SHA-256 of the description of a build's inputs, as hexadecimal digits."""
+    """SHA-256 of a description of inputs, written as sorted JSON, in hexadecimal digits."""
     return hashlib.sha256(json.dumps(source, sort_keys=True).encode()).hexdigest()
 
 
@@ -149,7 +149,10 @@ def cannot_write(built: Path, error: OSError | ValueError) -> CorpusError:
 
 
 def is_built(built: Path) -> bool:
-    """Whether a complete build exists; needs no lock, as a build is renamed when complete."""
+    """True if a folder holds a complete build.
+
+    Needs no lock, because a build is moved into place when it is complete.
+    """
     return all(is_there(built / name) for name in (MANIFEST, CORPUS))
 
 

@@ -166,7 +166,7 @@ class CorpusDataset(InMemoryDataset):
 
     @classmethod
     def has_raw(cls, root: Path) -> bool:
-        """Whether raw files lie in the default folder of the data set."""
+        """True if the data set's raw files are in its default folder below ``root``."""
         if cls.card is None or not cls.raw_pattern:
             return False
         return any((root / "raw" / cls.card.name).glob(cls.raw_pattern))

@@ -226,7 +226,7 @@ def _find_reverses(
 
 
 def _is_type(hierarchy: Any, edge_type: EdgeType) -> bool:
-    """Whether the hierarchy is given as this edge type, not as an edge index."""
+    """True if the hierarchy is given as this edge type rather than as an edge index."""
     return isinstance(hierarchy, tuple) and hierarchy == edge_type
 
 
@@ -238,7 +238,10 @@ def _find_forward(edge_type: EdgeType) -> EdgeType:
 
 
 def _are_reversed(data: HeteroData, forward: EdgeType, reverse: EdgeType) -> bool:
-    """Whether one has the edges of the other, reversed; or is malformed, refused later."""
+    """True if two edge types hold the same edges in opposite directions.
+
+    Malformed edges count as the same; they are refused later.
+    """
     arrays = [to_array(data[one].get("edge_index")) for one in (forward, reverse)]
     ends = [one.astype(np.int64) for one in arrays if one is not None and one.shape[:-1] == (2,)]
     if len(ends) < 2:

@@ -137,7 +137,10 @@ def find_dataset(name: str) -> type[CorpusDataset]:
 
 
 def names_code(name: str) -> bool:
-    """Whether a name is a user's class, which is imported: neither registered nor a folder."""
+    """True if a name is that of a user's own class, to be imported (``module:Class``).
+
+    Registered data sets and folders come first.
+    """
     return is_own_code(name) and name not in DATASETS and not is_folder(name)
 
 

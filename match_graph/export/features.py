@@ -28,7 +28,7 @@ _DOCUMENTS = 50_000  # rows of one sparse product of tokens and vectors
 
 
 def has_features(dataset: CorpusDataset, config: Config) -> bool:
-    """Whether `collect_features` finds any features."""
+    """True if the data set or its settings have features to export."""
     return bool(config.data.features) or any(
         dataset.graph.node_tensor(name, "x") is not None for name in dataset.graph.node_types
     )

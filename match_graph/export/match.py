@@ -284,7 +284,7 @@ def _take_inventory(built: BuiltGraph) -> Inventory:
 
 
 def _is_key(key: str) -> bool:
-    """Whether an id can be written before the tab of a line."""
+    """True if an id has no tab, line break or byte order mark, which its line would lose."""
     return not re.search(r"[\t\r\n\ufeff]", key)
 
 

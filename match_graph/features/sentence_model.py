@@ -213,7 +213,10 @@ def quiet_transformers() -> Iterator[None]:
 
 
 def _is_bfloat16_fast(device: torch.device) -> bool:
-    """Whether the device multiplies in bfloat16; CPUs that emulate it are six times slower."""
+    """True if the device multiplies bfloat16 natively.
+
+    CPUs that emulate it are six times slower.
+    """
     if device.type == "cpu":
         has: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
         return bool(has.get("avx512_bf16") or has.get("amx_bf16"))

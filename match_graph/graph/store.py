@@ -339,7 +339,10 @@ def _is_tensor(value: Tensor, dtype: torch.dtype, shape: Sequence[int]) -> bool:
 
 
 def _is_index(values: Tensor, size: int, bound: int) -> bool:
-    """Whether an array holds ``size`` indices below a bound; values of large files are not read."""
+    """True if an array holds ``size`` indices below a bound.
+
+    Of large files only the type and shape are checked.
+    """
     if values.dtype not in (torch.int32, torch.int64) or tuple(values.shape) != (size,):
         return False
     if not size or values.nbytes >= LARGE_BYTES:
@@ -349,14 +352,14 @@ def _is_index(values: Tensor, size: int, bound: int) -> bool:
 
 
 def _is_decreasing(ptr: Tensor) -> bool:
-    """Whether offsets decrease anywhere; those of a large file are not read."""
+    """True if offsets decrease anywhere; large files are not checked."""
     if ptr.nbytes >= LARGE_BYTES:
         return False
     return bool((ptr[1:] < ptr[:-1]).any())
 
 
 def _is_outside(stop: Tensor, ptr: Tensor) -> bool:
-    """Whether an end lies outside of its list; those of a large file are not read."""
+    """True if a list's training part ends outside the list; large files are not checked."""
     if stop.nbytes >= LARGE_BYTES:
         return False
     return bool(((stop < ptr[:-1]) | (stop > ptr[1:])).any())

@@ -140,7 +140,7 @@ class ResultFolder:
             self._superseded = {*sources}
 
     def is_finished(self, name: str, source: Mapping[str, Any]) -> bool:
-        """Whether a result is there, of the same source and unchanged since it was written."""
+        """True if a result of the same source is there, unchanged since it was written."""
         states = [state for state in self._states.get(name, []) if state is not None]
         if self._sources.get(name) != source or not states:
             return False

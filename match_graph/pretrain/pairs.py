@@ -66,7 +66,10 @@ class Relation(ABC):
         """Up to ``number`` pairs: anchors and targets, int64; pairs not allowed are dropped."""
 
     def gives_pairs(self) -> bool:
-        """Whether there are pairs with negatives, by trial, as windows may leave none."""
+        """True if the relation gives pairs that have negatives.
+
+        Found by sampling some, because windows may leave none.
+        """
         if not self.num_pairs or self.num_distinct < 2:
             return False
         trial = torch.Generator(self.cdf.device).manual_seed(0)
@@ -304,7 +307,7 @@ class Chunk(NamedTuple):
 
 
 class PairFeed:
-    """Buffer of a relation's pairs, which it gives in chunks of the size asked for.
+    """Buffer from which a relation's pairs are taken in chunks.
 
     Rejected samples are dropped in blocks of 32 chunks, so that every chunk is full, counts are of
     pairs, and a GPU is synchronised once per block.

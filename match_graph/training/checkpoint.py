@@ -240,9 +240,9 @@ class SaveTimer:
         return self._ask(time.monotonic() - self.last >= self.seconds)
 
     def is_due_after_epoch(self) -> bool:
-        """Whether to write one after an epoch: unless writing takes over a twentieth of the time.
+        """True if a checkpoint is due after an epoch.
 
-        After the first epoch it is always written.
+        It is after the first one, and later unless writing takes over a twentieth of the time.
         """
         return self._ask(time.monotonic() - self.last >= SAVE_FACTOR * self.cost)
 
