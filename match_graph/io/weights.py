@@ -13,11 +13,13 @@ from match_graph.errors import CheckpointError, format_command
 from match_graph.io.files import has_file, read_tensors
 from match_graph.io.run_folder import CONFIG, MODEL
 
-#: Names of types in safetensors.
-_TYPES = {
-    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16",
-    torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.uint8: "U8",
-    torch.bool: "BOOL",
+#: Names of types in safetensors, in the order of its files; without float8, of which torch cannot
+#: tell whether values are finite.
+TYPES = {
+    torch.uint64: "U64", torch.int64: "I64", torch.float64: "F64", torch.complex64: "C64",
+    torch.float32: "F32", torch.uint32: "U32", torch.int32: "I32", torch.bfloat16: "BF16",
+    torch.float16: "F16", torch.uint16: "U16", torch.int16: "I16", torch.int8: "I8",
+    torch.uint8: "U8", torch.bool: "BOOL",
 }  # fmt: skip
 
 
@@ -35,7 +37,8 @@ class Layout(NamedTuple):
 
 def order_tensors(layouts: Mapping[str, Layout]) -> list[str]:
     """Names in the order of the file: wide types first, so that every tensor is aligned."""
-    return sorted(layouts, key=lambda name: (-layouts[name].dtype.itemsize, name))
+    rank = {dtype: number for number, dtype in enumerate(TYPES)}
+    return sorted(layouts, key=lambda name: (rank[layouts[name].dtype], name))
 
 
 def write_blocks(place: Path, layouts: Mapping[str, Layout], blocks: Iterable[Tensor]) -> None:
@@ -55,7 +58,7 @@ def write_blocks(place: Path, layouts: Mapping[str, Layout], blocks: Iterable[Te
     for name in order_tensors(layouts):
         dtype, shape = layouts[name]
         start, end = end, end + layouts[name].num_bytes
-        header[name] = {"dtype": _TYPES[dtype], "shape": shape, "data_offsets": (start, end)}
+        header[name] = {"dtype": TYPES[dtype], "shape": shape, "data_offsets": (start, end)}
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
     with place.open("wb") as file:
