@@ -9,6 +9,7 @@ from torch import nn
 from match_graph.config import StrictModel
 from match_graph.errors import ConfigError, list_faults
 from match_graph.graph import EgoBatch
+from match_graph.io.weights import TYPES
 from match_graph.nn.encoders import Encoder, EncoderOutput, GraphEncoder
 from match_graph.nn.heads import Head
 
@@ -82,6 +83,27 @@ def _find_missing(cls: type[nn.Module], base: type[nn.Module], methods: Sequence
         for method in methods
         if getattr(cls, method) is getattr(base, method)
     ]
+
+
+def check_types(part: nn.Module, kind: str, name: str) -> None:
+    """Checks that the weights of an encoder or a head can be written.
+
+    Args:
+        part: Encoder or head.
+        kind: Which of both, for the message.
+        name: Its name as in ``model.encoder`` or ``model.head``, for the message.
+
+    Raises:
+        ConfigError: They cannot.
+    """
+    for key, value in part.state_dict().items():
+        dtype = getattr(value, "dtype", type(value))
+        if dtype not in TYPES:
+            raise ConfigError(
+                f"The {kind} '{name}' must keep the contract: what it saves must be of a type of "
+                f"safetensors, but '{key}' is {dtype}; choose another type, or register it as a "
+                f"buffer with persistent=False."
+            )
 
 
 def check_width(encoder: Encoder, name: str) -> None:

@@ -8,7 +8,12 @@ from torch import Tensor, nn
 from match_graph.config import ModelConfig, StrictModel, parse_settings
 from match_graph.errors import ConfigError
 from match_graph.graph import EgoBatch, Hierarchy, LabelGraph, NodeFeatures, TokenSpace
-from match_graph.nn.contract import check_encoder_class, check_head_class, check_width
+from match_graph.nn.contract import (
+    check_encoder_class,
+    check_head_class,
+    check_types,
+    check_width,
+)
 from match_graph.nn.embedding import FeatureInput, TokenEmbedding
 from match_graph.nn.encoders import ENCODERS, Encoder, EncoderOutput
 from match_graph.nn.heads import HEADS, Head
@@ -84,6 +89,7 @@ class MatchModel(nn.Module):
             ),
         )
         check_width(self.encoder, config.encoder)
+        check_types(self.encoder, "encoder", config.encoder)
         label_graph = None
         if hierarchy is not None:
             x = None if features is None else features.rows.get(LABEL)
@@ -96,6 +102,7 @@ class MatchModel(nn.Module):
                 features.width, _JOINED, scale=1.0, dropout=config.feature_dropout
             )
         self.head = head_cls(width, num_labels, head_settings(head_cls, config), label_graph)
+        check_types(self.head, "head", head)
 
     def forward(self, batch: EgoBatch) -> Tensor:
         """Label scores before the sigmoid, [B, L]."""

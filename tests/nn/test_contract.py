@@ -22,6 +22,7 @@ from match_graph.nn.contract import (
     check_encoding,
     check_head_class,
     check_output,
+    check_types,
     check_width,
 )
 
@@ -129,6 +130,22 @@ def test_check_head_class_all_faults_of_a_class_come_at_once() -> None:
         "  it must define 'reset_parameters', found none.",
         "  it must define 'label_weight', found none.",
     ]
+
+
+def test_check_types_refuses_what_no_file_can_hold() -> None:
+    """A buffer of a type that safetensors lacks is named; one that is not saved passes."""
+    part = torch.nn.Module()
+    part.register_buffer("index", torch.zeros(2, dtype=torch.uint16))
+    part.register_buffer("phase", torch.zeros(2, dtype=torch.complex128), persistent=False)
+    check_types(part, "encoder", "my:Own")
+    part.register_buffer("wave", torch.zeros(2, dtype=torch.complex128))
+    with pytest.raises(ConfigError) as caught:
+        check_types(part, "encoder", "my:Own")
+    assert str(caught.value) == (
+        "The encoder 'my:Own' must keep the contract: what it saves must be of a type of "
+        "safetensors, but 'wave' is torch.complex128; choose another type, or register it as a "
+        "buffer with persistent=False."
+    )
 
 
 @pytest.mark.parametrize("width", [None, 0, "4"])

@@ -52,6 +52,22 @@ class NeedyHead(LinearHead):
     needs_label_graph = True
 
 
+class WaveEncoder(MatchEncoder):
+    """Has a buffer of a type that safetensors lacks."""
+
+    def __init__(self, embedding, config) -> None:
+        super().__init__(embedding, config)
+        self.register_buffer("wave", torch.zeros(2, dtype=torch.complex128))
+
+
+class WaveHead(LinearHead):
+    """Has a buffer of a type that safetensors lacks."""
+
+    def __init__(self, in_channels, num_labels, config, label_graph) -> None:
+        super().__init__(in_channels, num_labels, config, label_graph)
+        self.register_buffer("wave", torch.zeros(2, dtype=torch.complex128))
+
+
 class TokensHead(LinearHead):
     """Says that it takes tokens."""
 
@@ -211,6 +227,14 @@ def test_MatchModel_classes_of_other_modules_are_found() -> None:
     module = sys.modules[__name__]
     assert type(model.encoder) is module.OwnEncoder
     assert type(model.head) is module.OwnHead
+
+
+@pytest.mark.parametrize("kind", ["encoder", "head"])
+def test_MatchModel_types_that_no_file_can_hold(kind: str) -> None:
+    """An encoder or a head whose weights could not be written is refused where it is wired."""
+    name = f"{__name__}:Wave{kind.title()}"
+    start = f"The {kind} '{name}' must keep the contract: what it saves must be of a type of "
+    assert message_of(encoder_config=SMALL, **{kind: name}).startswith(start)
 
 
 @pytest.mark.parametrize(
