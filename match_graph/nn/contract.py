@@ -10,6 +10,7 @@ from match_graph.config import StrictModel
 from match_graph.errors import ConfigError, list_faults
 from match_graph.graph import EgoBatch
 from match_graph.io.weights import TYPES
+from match_graph.nn.embedding import TokenEmbedding
 from match_graph.nn.encoders import Encoder, EncoderOutput, GraphEncoder
 from match_graph.nn.heads import Head
 
@@ -104,6 +105,35 @@ def check_types(part: nn.Module, kind: str, name: str) -> None:
                 f"safetensors, but '{key}' is {dtype}; choose another type, or register it as a "
                 f"buffer with persistent=False."
             )
+
+
+def make_encoder(
+    cls: type[Encoder], embedding: TokenEmbedding, config: StrictModel, name: str
+) -> Encoder:
+    """Makes an encoder and checks what its constructor sets.
+
+    Args:
+        cls: Encoder class.
+        embedding: Embedding layer of the token space.
+        config: The encoder's settings.
+        name: Name of the encoder as in ``model.encoder``, for the message.
+
+    Raises:
+        ConfigError: The constructor does not call that of `Encoder`, or sets no width.
+    """
+    encoder = cls.__new__(cls)
+    try:
+        encoder.__init__(embedding, config)  # type: ignore[misc]
+    except AttributeError:
+        if "_embedding" in vars(encoder):
+            raise
+    if "_embedding" not in vars(encoder):
+        raise ConfigError(
+            f"The encoder '{name}' must keep the contract: __init__ must begin with "
+            f"super().__init__(embedding, config), but does not."
+        )
+    check_width(encoder, name)
+    return encoder
 
 
 def check_width(encoder: Encoder, name: str) -> None:

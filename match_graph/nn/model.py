@@ -12,7 +12,7 @@ from match_graph.nn.contract import (
     check_encoder_class,
     check_head_class,
     check_types,
-    check_width,
+    make_encoder,
 )
 from match_graph.nn.embedding import FeatureInput, TokenEmbedding
 from match_graph.nn.encoders import ENCODERS, Encoder, EncoderOutput
@@ -82,13 +82,10 @@ class MatchModel(nn.Module):
                 f"{head_cls.takes} and '{config.encoder}' gives {encoder_cls.gives}; "
                 f"choose model.head from {fitting}."
             )
-        self.encoder = encoder_cls(
-            self.embedding,
-            parse_settings(
-                encoder_cls.Config, config.encoder_config, "model.encoder_config must be valid"
-            ),
+        settings = parse_settings(
+            encoder_cls.Config, config.encoder_config, "model.encoder_config must be valid"
         )
-        check_width(self.encoder, config.encoder)
+        self.encoder = make_encoder(encoder_cls, self.embedding, settings, config.encoder)
         check_types(self.encoder, "encoder", config.encoder)
         label_graph = None
         if hierarchy is not None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -24,9 +24,11 @@ from match_graph.graph import (
     build_graph,
 )
 from match_graph.nn import Encoder, EncoderOutput, TokenEmbedding
-from match_graph.nn.contract import check_encoder_class, check_width
+from match_graph.nn.contract import check_encoder_class, make_encoder
 from match_graph.testing.toy import toy_documents, write_match_folder
 from match_graph.typing import DOCUMENT
+
+T = TypeVar("T")
 
 
 def assert_encoder(
@@ -69,8 +71,7 @@ def assert_encoder(
     torch_state = torch.get_rng_state()
     try:
         for toy in (_toy(), _toy(with_features=True)):
-            bench = _Bench(encoder_cls, config, channels, tolerance, toy)
-            _check_contract(partial(check_width, bench.encoder, encoder_cls.__name__))
+            bench = _check_contract(partial(_Bench, encoder_cls, config, channels, tolerance, toy))
             for check in (
                 _check_registration,
                 _check_shapes,
@@ -88,10 +89,10 @@ def assert_encoder(
         torch.set_rng_state(torch_state)
 
 
-def _check_contract(check: Callable[[], None]) -> None:
+def _check_contract(check: Callable[[], T]) -> T:
     """Runs a check of the contract, raising its ConfigError as an AssertionError."""
     try:
-        check()
+        return check()
     except ConfigError as error:
         raise AssertionError(str(error)) from error
 
@@ -118,7 +119,8 @@ class _Bench:
     def make(self, seed: int) -> Encoder:
         """Encoder in evaluation mode, with parameters initialized by the seed."""
         torch.manual_seed(seed)
-        return self.encoder_cls(self.embedding, self.config).eval()
+        name = self.encoder_cls.__name__
+        return make_encoder(self.encoder_cls, self.embedding, self.config, name).eval()
 
     def batch(
         self, documents: Sequence[int], max_metadata: int = 64, max_words: int = 500

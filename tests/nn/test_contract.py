@@ -24,6 +24,7 @@ from match_graph.nn.contract import (
     check_output,
     check_types,
     check_width,
+    make_encoder,
 )
 
 
@@ -146,6 +147,48 @@ def test_check_types_refuses_what_no_file_can_hold() -> None:
         "safetensors, but 'wave' is torch.complex128; choose another type, or register it as a "
         "buffer with persistent=False."
     )
+
+
+class Plain(Tokens):
+    """Sets numbers alone, without the constructor of its base class."""
+
+    def __init__(self, embedding, config) -> None:
+        self.out_channels = 4
+
+
+class Eager(Plain):
+    """Makes a layer before it calls the constructor."""
+
+    def __init__(self, embedding, config) -> None:
+        self.linear = torch.nn.Linear(4, 4)
+        Encoder.__init__(self, embedding, config)
+
+
+class Failing(Plain):
+    """Calls the constructor, and fails afterwards."""
+
+    def __init__(self, embedding, config) -> None:
+        Encoder.__init__(self, embedding, config)
+        self.out_channels = config.width
+
+
+@pytest.mark.parametrize("cls", [Plain, Eager])
+def test_make_encoder_without_the_base_constructor(cls) -> None:
+    """An encoder that forgets `super().__init__` is told so; it raised an AttributeError."""
+    embedding = TokenEmbedding(TokenSpace(("word",), (2,)), 4)
+    with pytest.raises(ConfigError) as caught:
+        make_encoder(cls, embedding, cls.Config(), "my:Own")
+    assert str(caught.value) == (
+        "The encoder 'my:Own' must keep the contract: __init__ must begin with "
+        "super().__init__(embedding, config), but does not."
+    )
+
+
+def test_make_encoder_other_attribute_errors_are_its_own() -> None:
+    """A mistake of the constructor itself is raised as it is."""
+    embedding = TokenEmbedding(TokenSpace(("word",), (2,)), 4)
+    with pytest.raises(AttributeError, match="'Config' object has no attribute 'width'"):
+        make_encoder(Failing, embedding, Failing.Config(), "my:Own")
 
 
 @pytest.mark.parametrize("width", [None, 0, "4"])

@@ -458,11 +458,23 @@ class WithoutWidth(Sound):
         del self.out_channels
 
 
+class WithoutSuper(Sound):
+    """An encoder that does not call the constructor of its base class."""
+
+    def __init__(self, embedding: TokenEmbedding, config: Any) -> None:
+        self.out_channels = 6
+        self.linear = nn.Linear(embedding.channels, 6)
+
+
 @pytest.mark.parametrize(
     ("encoder_cls", "fault"),
     [
         (WithoutReset, "it must define 'reset_parameters', found none."),
         (WithoutWidth, "'out_channels' must be set in __init__ to a positive number, found None."),
+        (
+            WithoutSuper,
+            "__init__ must begin with super().__init__(embedding, config), but does not.",
+        ),
     ],
 )
 def test_assert_encoder_missing_part_is_one_sentence(encoder_cls: type, fault: str) -> None:
