@@ -81,8 +81,8 @@ class Interner:
         return pd.DataFrame({"document": document, "instance": self.codes})
 
 
-class Fault(NamedTuple):
-    """A fault and when it was noted.
+class CorpusFault(NamedTuple):
+    """Fault of a corpus, and when it was noted.
 
     Args:
         row: Number of rows of documents that were begun before it.
@@ -134,7 +134,7 @@ class CorpusBuilder:
         self.skipped: dict[str, None] = {}  # faults of documents left out, in order
         self.warnings: list[str] = []
         self.faults: list[str] = [] if is_part else check_field_names(fields)
-        self.noted: list[Fault] = []
+        self.noted: list[CorpusFault] = []
         self.columns: dict[str, list[str]] = {"id": [], "split": [], "text": []}
         self.has_text = True
         self.time: list[int | None] = []
@@ -283,13 +283,13 @@ class CorpusBuilder:
 
     def fail(self, fault: str) -> None:
         """Notes a fault; `build` raises them all, but those of documents that are left out."""
-        self._note(Fault(self._num_rows, len(self.place), self._in_documents, fault))
+        self._note(CorpusFault(self._num_rows, len(self.place), self._in_documents, fault))
 
     def fail_file(self, fault: str) -> None:
         """Notes a fault of a file as a whole, which `build` raises whatever may be left out."""
-        self._note(Fault(self._num_rows, len(self.place), False, fault))
+        self._note(CorpusFault(self._num_rows, len(self.place), False, fault))
 
-    def _note(self, fault: Fault) -> None:
+    def _note(self, fault: CorpusFault) -> None:
         self.noted.append(fault)
         if self._may_skip and fault.of_document:
             self._num_skipped += 1
@@ -297,7 +297,7 @@ class CorpusBuilder:
         else:
             self.faults.append(fault.text)
 
-    def replay(self, faults: Iterable[Fault]) -> None:
+    def replay(self, faults: Iterable[CorpusFault]) -> None:
         """Notes the faults of a part after those of earlier ones, up to where reading would end."""
         row = -1
         for fault in faults:

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from match_graph.corpus import Array
-from match_graph.corpus_builder import CorpusBuilder, Fault
+from match_graph.corpus_builder import CorpusBuilder, CorpusFault
 from match_graph.io.beside import beside, finish
 from match_graph.io.tables import map_arrow, write_arrow
 from match_graph.typing import DOCUMENT, LABEL
@@ -54,8 +54,8 @@ class Fragment:
         return int(self.about["num_documents"])
 
     @property
-    def faults(self) -> list[Fault]:
-        return [Fault(*fault) for fault in self.about["faults"]]
+    def faults(self) -> list[CorpusFault]:
+        return [CorpusFault(*fault) for fault in self.about["faults"]]
 
     def strings(self, node_type: str) -> pa.Table:
         """Strings of a type, ascending: ``id``, ``count``; of documents ``row`` and ``place``."""

@@ -18,7 +18,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from match_graph.corpus import describe_oddities, describe_texts, hierarchy_frame
-from match_graph.corpus_builder import CorpusBuilder, Fault, describe_repeated
+from match_graph.corpus_builder import CorpusBuilder, CorpusFault, describe_repeated
 from match_graph.corpus_faults import NO_TRAINING
 from match_graph.cycles import find_cycle
 from match_graph.errors import CorpusError, list_faults
@@ -103,14 +103,14 @@ def _cut_documents(
 
 def _order_faults(
     fragments: Sequence[Fragment], number: int, rows: dict[int, tuple[int, int]]
-) -> Iterator[Fault]:
+) -> Iterator[CorpusFault]:
     """Faults of a fragment, and of its repeated documents, in the order of a single pass."""
     fragment, faults = fragments[number], fragments[number].faults
     replaceable = {row for row, _ in fragment.about["replaceable"]}
     for row in sorted(rows.keys() - replaceable):
         name, place = _find_document(fragment, row)
         _, before = _find_document(fragments[rows[row][0]], rows[row][1])
-        faults.append(Fault(-1 - row, row, True, describe_repeated(name, place, before)))
+        faults.append(CorpusFault(-1 - row, row, True, describe_repeated(name, place, before)))
     yield from sorted(faults, key=lambda fault: (fault.num_documents, fault.row < 0))
 
 
