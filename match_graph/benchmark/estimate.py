@@ -6,6 +6,7 @@ from statistics import fmean
 
 from match_graph.benchmark.plan import PlannedCell
 from match_graph.benchmark.results import Cell
+from match_graph.io.progress import format_seconds
 
 #: (data set, row)
 Kind = tuple[str, str]
@@ -72,13 +73,3 @@ class Estimate:
         if any(kind in self.probed and kind not in self._measured for kind in kinds):
             sources.append("measured steps")
         return f"about {format_seconds(total)} left (from {' and '.join(sources)})"
-
-
-def format_seconds(seconds: float) -> str:
-    """Formats seconds in the two largest units."""
-    minutes, hours = seconds / 60, seconds / 3600
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if minutes < 90:
-        return f"{minutes:.0f} min"
-    return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.1f} days"

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from match_graph.benchmark.cell import find_vectors, run_cell
-from match_graph.benchmark.estimate import Estimate, format_seconds
+from match_graph.benchmark.estimate import Estimate
 from match_graph.benchmark.experiment import Experiment
 from match_graph.benchmark.ledger import Ledger
 from match_graph.benchmark.plan import Plan, PlannedCell, make_plan
@@ -26,7 +26,7 @@ from match_graph.datasets import default_root
 from match_graph.errors import ConfigError, suggest
 from match_graph.io.cluster import Calls, Cluster, LocalCalls
 from match_graph.io.names import read_path
-from match_graph.io.progress import Reporter
+from match_graph.io.progress import Reporter, format_seconds
 from match_graph.io.run_folder import VECTORS
 from match_graph.training.models import find_model
 

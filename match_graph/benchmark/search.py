@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 
 from match_graph.benchmark.cell import find_vectors
-from match_graph.benchmark.estimate import format_seconds
 from match_graph.benchmark.experiment import Experiment
 from match_graph.benchmark.plan import Plan, PlannedCell, make_plan
 from match_graph.benchmark.process import (
@@ -37,7 +36,7 @@ from match_graph.errors import ConfigError, import_extra
 from match_graph.io.cluster import Calls, Cluster, LocalCalls
 from match_graph.io.files import write_beside, write_text
 from match_graph.io.names import read_path
-from match_graph.io.progress import Reporter
+from match_graph.io.progress import Reporter, format_seconds
 from match_graph.io.run_folder import CONFIG, HISTORY, METRICS, RECORD
 from match_graph.io.yaml import dump_yaml
 from match_graph.training.loop import MONITOR

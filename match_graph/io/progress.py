@@ -72,6 +72,16 @@ class Reporter:
         return advance
 
 
+def format_seconds(seconds: float) -> str:
+    """Formats a duration in its largest unit."""
+    minutes, hours = seconds / 60, seconds / 3600
+    if seconds < 90:
+        return f"{seconds:.{int(seconds < 9.95)}f} s"
+    if minutes < 90:
+        return f"{minutes:.0f} min"
+    return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.1f} days"
+
+
 class _RateColumn(ProgressColumn):
     def render(self, task: Task) -> Text:
         return Text(f"{task.speed:,.0f}/s" if task.speed else "")

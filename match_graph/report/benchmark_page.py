@@ -10,6 +10,7 @@ import pandas as pd
 from match_graph.benchmark.experiment import LOWER_IS_BETTER
 from match_graph.benchmark.results import Cell, DatasetRecord, Results, read_results
 from match_graph.errors import ConfigError, CorpusError, MatchGraphError, suggest
+from match_graph.io.progress import format_seconds
 from match_graph.io.run_folder import HISTORY
 from match_graph.io.yaml import dump_yaml
 from match_graph.report.benchmark_tables import (
@@ -37,7 +38,7 @@ from match_graph.report.page_parts import (
 )
 from match_graph.report.plots import collect_grid, collect_histories
 from match_graph.report.summary import collect_notes, summarize
-from match_graph.report.tables import Table, fraction, number, seconds
+from match_graph.report.tables import Table, fraction, number
 from match_graph.runs import open_run
 from match_graph.runs.folder import choose_code
 from match_graph.runs.measures import SCORE_NAMES
@@ -296,7 +297,7 @@ def describe_provenance(results: Results) -> Section:
         [
             [
                 cell.row, cell.dataset, str(cell.seed), cell.status,
-                seconds(sum(cell.seconds.values())) if cell.seconds else "-",
+                format_seconds(sum(cell.seconds.values())) if cell.seconds else "-",
                 number(cell.epochs, ""),
                 ", ".join(f"{value:,.0f}" for value in cell.peak_mib.values()) or "-",
                 cell.reason or "-",

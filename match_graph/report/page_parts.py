@@ -9,6 +9,7 @@ import pandas as pd
 
 from match_graph.errors import MatchGraphError
 from match_graph.io import Reporter
+from match_graph.io.progress import format_seconds
 from match_graph.metrics.slices import FREQUENCY_CUTS
 from match_graph.predict import Explainer, compare_variants
 from match_graph.predict.summary import draw_records
@@ -16,7 +17,7 @@ from match_graph.report.charts import NUM_STYLES, LineChart, Series
 from match_graph.report.label_rows import LabelRows
 from match_graph.report.page import Case, Note, Section
 from match_graph.report.plots import keep_common_epochs
-from match_graph.report.tables import Table, seconds
+from match_graph.report.tables import Table
 from match_graph.runs import Run
 from match_graph.runs.folder import choose_code
 from match_graph.runs.readers import read_bins
@@ -182,7 +183,7 @@ def list_record(record: Mapping[str, Any], prefix: str = "") -> list[list[str]]:
         if isinstance(value, Mapping):
             rows += list_record(value, name)
         elif prefix == "seconds" and isinstance(value, float):
-            rows.append([name, seconds(value)])
+            rows.append([name, format_seconds(value)])
         else:
             rows.append([name, "-" if value is None else str(value)])
     return rows

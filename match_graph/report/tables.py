@@ -109,11 +109,3 @@ def rounded(value: float | None, digits: int) -> str:
     """Formats a number to significant digits, or to an integer if it has more; "-" for None."""
     is_large = value is not None and abs(value) >= 10**digits - 0.5
     return number(value, ",.0f" if is_large else f",.{digits}g")
-
-
-def seconds(value: float) -> str:
-    """Formats a duration."""
-    if value < 60:
-        return f"{value:.1f} s"
-    minutes = round(value / 60)
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

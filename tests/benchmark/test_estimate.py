@@ -3,7 +3,7 @@
 import pytest
 
 from match_graph.benchmark import Cell, PlannedRow
-from match_graph.benchmark.estimate import Estimate, format_seconds
+from match_graph.benchmark.estimate import Estimate
 from match_graph.benchmark.plan import PlannedCell
 from match_graph.config import Config
 
@@ -32,7 +32,7 @@ def test_Estimate_finished_cells_correct_what_probes_said() -> None:
     )
     estimate.add(done("MATCH", 20.0))
     estimate.add(done("other", 3.0))
-    assert estimate.describe(cells[:2], 2) == "about 9 s left (from 3 finished cells)"
+    assert estimate.describe(cells[:2], 2) == "about 9.0 s left (from 3 finished cells)"
 
 
 def test_Estimate_nothing_known_is_said() -> None:
@@ -42,14 +42,6 @@ def test_Estimate_nothing_known_is_said() -> None:
     assert estimate.describe([planned("MATCH")], 1) == "no estimate yet: nothing is measured"
     estimate.add(done("MATCH", 10.0))
     assert estimate.seconds_of(("far", "MATCH")) is None
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(3.2, "3 s"), (600, "10 min"), (9000, "2.5 h"), (86400 * 3, "3.0 days")],
-)
-def test_format_seconds_for_people(seconds: float, text: str) -> None:
-    assert format_seconds(seconds) == text
 
 
 def test_Estimate_builds_once() -> None:

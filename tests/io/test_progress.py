@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from match_graph.io.progress import Reporter
+from match_graph.io.progress import Reporter, format_seconds
 
 
 def test_Reporter_plain_lines_carry_rate_and_time_left(capsys: pytest.CaptureFixture[str]) -> None:
@@ -29,6 +29,18 @@ def test_Reporter_quiet_prints_only_warnings(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().err == ""
     reporter.warn("[the] loss")
     assert capsys.readouterr().err == "warning: [the] loss\n"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.04, "0.0 s"), (9.94, "9.9 s"), (9.96, "10 s"), (89.4, "89 s"), (90, "2 min"),
+        (600, "10 min"), (5399, "90 min"), (9000, "2.5 h"), (86400 * 3, "3.0 days"),
+    ],
+)  # fmt: skip
+def test_format_seconds(seconds: float, text: str) -> None:
+    """Durations have two digits, in seconds, minutes, hours or days."""
+    assert format_seconds(seconds) == text
 
 
 def test_make_bar_terminal_gets_a_bar_with_rate(monkeypatch: pytest.MonkeyPatch) -> None:

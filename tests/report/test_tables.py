@@ -11,7 +11,6 @@ from match_graph.report.tables import (
     escape_latex,
     fraction,
     rounded,
-    seconds,
     write_csv,
 )
 
@@ -80,12 +79,3 @@ def test_fraction(value: float | None, digits: int, text: str) -> None:
 def test_rounded(value: float | None, text: str) -> None:
     """Numbers with more digits are integers with separators of thousands."""
     assert rounded(value, 3) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0.04, "0.0 s"), (59.94, "59.9 s"), (90, "2 min"), (3599, "1 h 0 min"), (9000, "2 h 30 min")],
-)
-def test_seconds(value: float, text: str) -> None:
-    """Durations are in seconds, minutes or hours."""
-    assert seconds(value) == text
