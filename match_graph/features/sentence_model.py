@@ -82,7 +82,8 @@ def load_model(name: str, folder: Path, device: torch.device, max_pieces: int | 
             has fewer positions.
     """
     package = _import_package()
-    dtype = torch.bfloat16 if _is_bfloat16_fast(device) else torch.float32
+    is_fast = device.type == "cuda" or (device.type == "cpu" and is_bfloat16_native())
+    dtype = torch.bfloat16 if is_fast else torch.float32
     try:
         with quiet_transformers():
             model = package.SentenceTransformer(
@@ -212,12 +213,7 @@ def quiet_transformers() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _is_bfloat16_fast(device: torch.device) -> bool:
-    """True if the device multiplies bfloat16 natively.
-
-    CPUs that emulate it are six times slower.
-    """
-    if device.type == "cpu":
-        has: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
-        return bool(has.get("avx512_bf16") or has.get("amx_bf16"))
-    return device.type == "cuda"
+def is_bfloat16_native() -> bool:
+    """Whether the CPU multiplies bfloat16; those that emulate it are six times slower."""
+    has: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
+    return bool(has.get("avx512_bf16") or has.get("amx_bf16"))

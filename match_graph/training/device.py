@@ -21,6 +21,7 @@ from torch import nn
 
 from match_graph.config import TrainConfig
 from match_graph.errors import ConfigError
+from match_graph.features.sentence_model import is_bfloat16_native
 from match_graph.graph import EgoBatch
 from match_graph.nn import MatchModel
 from match_graph.nn.embedding import TokenEmbedding
@@ -75,9 +76,8 @@ def choose_precision(config: TrainConfig, reads_text: bool = False) -> str:
         return config.precision
     if choose_device(config.accelerator).type == "cuda":
         native = reads_text and torch.cuda.is_bf16_supported(including_emulation=False)
-    else:  # emulated bfloat16 is slower than float32, so the instructions must be native
-        capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-        native = any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16"))
+    else:
+        native = is_bfloat16_native()
     return "bf16-mixed" if native else "32-true"
 
 

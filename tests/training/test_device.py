@@ -11,6 +11,7 @@ from torch_geometric.data import HeteroData
 
 from match_graph.config import ModelConfig, TrainConfig
 from match_graph.errors import ConfigError
+from match_graph.features.sentence_model import is_bfloat16_native
 from match_graph.graph import EgoBatch, TokenSpace
 from match_graph.graph.tokens import NodeFeatures
 from match_graph.nn import MatchModel
@@ -31,6 +32,15 @@ def test_choose_precision_is_what_is_asked_for() -> None:
         config = TrainConfig(precision=precision)
         assert make_fabric(config)._precision.precision == choose_precision(config) == precision
     assert choose_precision(TrainConfig(accelerator="cpu")) in ("32-true", "bf16-mixed")
+
+
+@pytest.mark.parametrize("name", ["avx512_bf16", "amx_bf16", None])
+def test_choose_precision_auto_on_a_cpu(monkeypatch: pytest.MonkeyPatch, name: str | None) -> None:
+    """Training and language models take bfloat16 on the same CPUs."""
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {name: True}, raising=False)
+    config = TrainConfig(accelerator="cpu")
+    assert choose_precision(config) == ("bf16-mixed" if name else "32-true")
+    assert is_bfloat16_native() == bool(name)
 
 
 @pytest.mark.parametrize("native", [True, False])
