@@ -331,6 +331,29 @@ def test_write_tables_refuses(
     assert said in f"{caught.value.code}{capsys.readouterr().err}"
 
 
+@pytest.mark.parametrize(
+    ("kind", "wanted", "form"),
+    [
+        ("table", "encoders NDCG@5", "EXPERIMENT/DATASET MEASURE ..."),
+        ("table", " ", "EXPERIMENT/DATASET MEASURE ..."),
+        ("differences", "encoders/cacm NDCG@5", "EXPERIMENT/DATASET ... MEASURE: ROW | ROW"),
+        ("differences", " less MATCH: bare", "EXPERIMENT/DATASET ... MEASURE: ROW | ROW"),
+        ("summary", "NDCG@5: MATCH", "EXPERIMENT ... MEASURE: ROW | ROW"),
+        ("search", " ", "EXPERIMENT/SEARCH"),
+        ("speed summary", " ", "STAGE ..."),
+    ],
+)
+def test_write_tables_comments_have_a_form(kind: str, wanted: str, form: str) -> None:
+    """A comment of a known kind that lacks something is refused with what belongs there."""
+    content = runpy.run_path(str(FOLDER / "tables" / "write_tables.py"))
+    with pytest.raises(MatchGraphError) as caught:
+        content["fill"](f"<!-- {kind}: {wanted} -->\n<!-- end -->")
+    assert str(caught.value) == (
+        f"The comment of a table must be '<!-- {kind}: {form} -->', found "
+        f"'<!-- {kind}: {wanted} -->'; complete it."
+    )
+
+
 @pytest.mark.parametrize(("few", "train", "valid", "test"), [(0, 16, 2, 10), (400, 14, 2, 12)])
 def test_write_subsets(
     few: int, train: int, valid: int, test: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -46,6 +46,14 @@ FILES = [HERE.parent / "README.md", *sorted(HERE.glob("*/*.md"))]
 VALIDATION = "validation NDCG@5"
 #: Stars of a summary after a mean, and their meaning.
 _MARKS = {"\\*": "worse", "+": "better"}
+#: What the comment of a table holds after its kind: for a message, and as an expression.
+FORMS = {
+    "table": ("EXPERIMENT/DATASET MEASURE ...", r"\S+/\S+( \S+)+"),
+    "differences": ("EXPERIMENT/DATASET ... MEASURE: ROW | ROW", r"(\S+/\S+ )+\S+( less .+)?: .+"),
+    "summary": ("EXPERIMENT ... MEASURE: ROW | ROW", r"(\S+ )+\S+: .+"),
+    "search": ("EXPERIMENT/SEARCH", r"\S+"),
+    "speed": ("STAGE ...", r"\S+( \S+)*"),
+}
 #: A written table: the comment before it, with its kind and what it shows, and the one after it.
 WRITTEN = re.compile(
     r"(<!-- (table|differences|summary|search|speed|speed summary): ([^\n]+) -->\n)"
@@ -341,6 +349,12 @@ def fill(text: str) -> str:
 
 def make(kind: str, wanted: str) -> str:
     """Table of a kind, for what its comment asks for."""
+    form, pattern = FORMS[kind.removesuffix(" summary")]
+    if not re.fullmatch(pattern, wanted):
+        raise MatchGraphError(
+            f"The comment of a table must be '<!-- {kind}: {form} -->', found "
+            f"'<!-- {kind}: {wanted} -->'; complete it."
+        )
     head, _, names = wanted.partition(": ")
     rows = names.split(" | ")
     if kind == "table":
