@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from match_graph import Run
-from match_graph.predict.case_study import CaseStudy
+from match_graph.cli.show import _explain
+from match_graph.predict.case_study import CaseStudy, Evidence, Prediction
 from match_graph.typing import MASKS
 
 
@@ -40,6 +41,18 @@ def test_explain_as_text_and_as_json(call, trained_run: Run, baseline_run: Run) 
             assert one.verdict in out
         for missed in variant.missed:
             assert f"missed, rank {missed.rank}  {missed.label}\n" in out
+
+
+def test_explain_zero_has_no_minus() -> None:
+    """A token whose leaving out changes nothing has an effect of +0.00."""
+    token = Evidence(
+        field="venue", name="A", is_known=True, attention=None, effect=0.0, linear=-0.001
+    )
+    prediction = Prediction(
+        label="a", probability=0.5, score=0.0, is_right=True, metadata=[token], words=[],
+        carried_by=None, attended=None, verdict="None.", parents=[], pulled_by=None,
+    )  # fmt: skip
+    assert [*_explain(prediction)] == ["None.", "venue A: left out +0.00, linear +0.00"]
 
 
 def test_explain_new_documents_of_a_file(call, trained_run: Run, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ from match_graph.errors import MatchGraphError
 from match_graph.report.benchmark_tables import format_value, make_legend, tabulate_rows
 from match_graph.report.plots import write_figure
 from match_graph.report.summary import Value, collect_notes, publish, summarize
-from match_graph.report.tables import Table
+from match_graph.report.tables import Table, fraction, signed
 
 HERE = Path(__file__).resolve().parents[1]
 FILES = [HERE.parent / "README.md", *sorted(HERE.glob("*/*.md"))]
@@ -200,11 +200,11 @@ def _compare(
             if not found:
                 cells.append("-")
                 continue
-            cells.append(_shorten(f"{fmean(found):+.4f} ({sum(signs)} of {len(found)})"))
+            cells.append(_shorten(f"{signed(fmean(found))} ({sum(signs)} of {len(found)})"))
         else:
             low, high = value.interval
-            difference = f"{value.documents.difference:+.4f}{value.stars}".replace("*", "\\*")
-            cells.append(_shorten(f"{difference}<br>[{low:+.4f}, {high:+.4f}]"))
+            difference = f"{signed(value.documents.difference)}{value.stars}".replace("*", "\\*")
+            cells.append(_shorten(f"{difference}<br>[{signed(low)}, {signed(high)}]"))
     return cells
 
 
@@ -337,8 +337,8 @@ def _show(value: Value, is_reference: bool) -> str:
     mean = f"{value.mean:.3f}{value.stars}".replace("*", "\\*")
     if value.interval is None:
         return _shorten(mean)
-    sign = "" if is_reference else "+"
-    low, high = (f"{bound:{sign}.3f}" for bound in value.interval)
+    show = fraction if is_reference else signed
+    low, high = (show(bound, 3) for bound in value.interval)
     return _shorten(f"{mean}<br>[{low}, {high}]")
 
 

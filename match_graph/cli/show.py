@@ -136,13 +136,13 @@ def _explain(prediction: Prediction, number: int = 3) -> Iterator[str]:
     """Lines on metadata, words and parents of a prediction."""
     yield prediction.verdict
     for one in prediction.metadata[:number]:
-        parts = [f"left out {-one.effect:+.2f}"]
+        parts = [f"left out {-one.effect:+z.2f}"]
         parts += [] if one.attention is None else [f"attention {one.attention:.3f}"]
-        parts += [] if one.linear is None else [f"linear {one.linear:+.2f}"]
+        parts += [] if one.linear is None else [f"linear {one.linear:+z.2f}"]
         unknown = "" if one.is_known else " (unknown in training)"
         yield f"{one}{unknown}: {', '.join(parts)}"
     if prediction.words:
-        added = ", ".join(f"{one.word} {one.linear:+.2f}" for one in prediction.words)
+        added = ", ".join(f"{one.word} {one.linear:+z.2f}" for one in prediction.words)
         yield f"words, linear: {added}"
     for pull in prediction.parents:
         pulls = ", pulls most" if pull.parent == prediction.pulled_by else ""

@@ -22,7 +22,7 @@ from match_graph.report.summary import (
     describe_policies,
     summarize,
 )
-from match_graph.report.tables import Table, fraction, number, rounded, write_csv
+from match_graph.report.tables import Table, fraction, number, rounded, signed, write_csv
 from match_graph.runs.measures import SCORE_NAMES
 
 TABLES = "tables"
@@ -326,12 +326,11 @@ def format_value(value: Value | None, digits: int = 4) -> str:
 
 def _format_interval(value: Value) -> str:
     """Formats an interval; with signs if it is of a difference."""
-    sign = "" if value.documents is None else "+"
-    low, high = value.interval or (float("nan"), float("nan"))
-    return f"[{low:{sign}.4f}, {high:{sign}.4f}]"
+    show = fraction if value.documents is None else signed
+    return f"[{', '.join(map(show, value.interval or ()))}]"
 
 
 def _format_expected(value: Value | None) -> str:
     if value is None or value.difference is None:
         return "-"
-    return f"{fraction(value.expected[0])} ({value.difference:+.4f})"
+    return f"{fraction(value.expected[0])} ({signed(value.difference)})"

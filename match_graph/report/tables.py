@@ -105,6 +105,15 @@ def fraction(value: float | None, digits: int = 4) -> str:
     return number(value, f".{digits}f" if value is None or abs(value) < 1000 else ".4g")
 
 
+def signed(value: float, digits: int = 4) -> str:
+    """Formats a difference with a number of decimals and its sign.
+
+    A small one keeps its sign, which tells whether an interval holds 0, unless it is what adding
+    up in another order leaves of 0.
+    """
+    return f"{value:+.{digits}f}" if abs(value) > 1e-12 else f"{0:.{digits}f}"
+
+
 def rounded(value: float | None, digits: int) -> str:
     """Formats a number to significant digits, or to an integer if it has more; "-" for None."""
     is_large = value is not None and abs(value) >= 10**digits - 0.5

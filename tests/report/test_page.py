@@ -65,6 +65,16 @@ def test_render_page_structure(page: Page, hostile: str, parse_page) -> None:
     assert [cell["class"] for cell in found.named("td") if "class" in cell] == ["best"]
 
 
+def test_render_page_zero_has_no_minus(case_study: CaseStudy) -> None:
+    """A token whose leaving out changes nothing has an effect of +0.000."""
+    content = case_study.model_dump_json().replace('"effect":0.5', '"effect":0.0')
+    study = CaseStudy.model_validate_json(content)
+    case = Case(study, [LabelRows(study.labels, study.variants[0])])
+    text = render_page(Page("a", "", [], [Section("b", "", [case])]))
+    assert "<td>+0.000</td>" in text
+    assert "-0.000" not in text
+
+
 def test_render_page_all_text_is_escaped(page: Page, hostile: str, parse_page) -> None:
     """Users' text is shown whole and as text everywhere."""
     found = parse_page(render_page(page))

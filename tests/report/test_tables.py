@@ -11,6 +11,7 @@ from match_graph.report.tables import (
     escape_latex,
     fraction,
     rounded,
+    signed,
     write_csv,
 )
 
@@ -79,3 +80,15 @@ def test_fraction(value: float | None, digits: int, text: str) -> None:
 def test_rounded(value: float | None, text: str) -> None:
     """Numbers with more digits are integers with separators of thousands."""
     assert rounded(value, 3) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [
+        (0.00004999, 4, "+0.0000"), (-0.00004999, 4, "-0.0000"), (-0.0014, 3, "-0.001"),
+        (0.0, 4, "0.0000"), (-1e-17, 4, "0.0000"), (1e-17, 3, "0.000"),
+    ],
+)  # fmt: skip
+def test_signed(value: float, digits: int, text: str) -> None:
+    """A difference has a sign, small ones too, but not what rounding errors leave of 0."""
+    assert signed(value, digits) == text
