@@ -31,7 +31,7 @@ from match_graph.datasets.direction import describe_reversal, measure_closure
 from match_graph.datasets.json_documents import list_json
 from match_graph.datasets.options import Card
 from match_graph.datasets.partitions import PartitionReader
-from match_graph.errors import CorpusError
+from match_graph.errors import CorpusError, suggest
 from match_graph.graph import Hierarchy, MappedGraph, Targets, TokenSpace, build_graph
 from match_graph.graph.store import CORPUS
 from match_graph.graph.store_writer import table_name
@@ -360,9 +360,9 @@ class CorpusDataset(InMemoryDataset):
             return "text" in pq.read_schema(path).names
 
     def _table_name(self, node_type: str) -> str:
-        if node_type not in self._store.node_types:
-            known = sorted(self._store.node_types)
-            raise CorpusError(f"A node type must be one of {known}, found '{node_type}'.")
+        if node_type not in (known := sorted(self._store.node_types)):
+            near = suggest(node_type, known)
+            raise CorpusError(f"A node type must be one of {known}, found '{node_type}'; {near}.")
         return table_name(node_type)
 
     def names(self, node_type: str) -> pd.Series:

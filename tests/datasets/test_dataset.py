@@ -125,13 +125,15 @@ def test_CorpusDataset_names_and_tables_are_in_order_of_graph(
 
 
 def test_CorpusDataset_unknown_node_type_is_refused(tmp_path: Path) -> None:
-    """The message lists the node types."""
-    with pytest.raises(CorpusError) as caught:
-        Counted(root=tmp_path).names("journal")
-    assert str(caught.value) == (
-        "A node type must be one of ['author', 'document', 'label', 'reference', 'venue', 'word'], "
-        "found 'journal'."
-    )
+    """The message lists the node types, and names the nearest one."""
+    dataset = Counted(root=tmp_path)
+    for name, clause in (("journal", "check the name"), ("documnet", "the nearest is 'document'")):
+        with pytest.raises(CorpusError) as caught:
+            dataset.names(name)
+        assert str(caught.value) == (
+            f"A node type must be one of ['author', 'document', 'label', 'reference', 'venue', "
+            f"'word'], found '{name}'; {clause}."
+        )
 
 
 def test_CorpusDataset_documents_of_a_split(tmp_path: Path) -> None:

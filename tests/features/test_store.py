@@ -90,7 +90,9 @@ def test_make_features_takes_every_node_type(synthetic: Synthetic, tmp_path: Pat
         frame = pd.DataFrame(values[::-1], index=names[::-1])
         x = make_features(frame, synthetic, node_type, tmp_path).x
         assert torch.equal(x, torch.from_numpy(values).float())
-    with pytest.raises(CorpusError, match=r"^A node type must be one of .*, found 'editor'\.$"):
+    with pytest.raises(
+        CorpusError, match=r"^A node type must be one of .*, found 'editor'; check the name\.$"
+    ):
         make_features(values, synthetic, "editor")
 
 
