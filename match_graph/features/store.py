@@ -84,6 +84,11 @@ def open_features(
     if source.path is None:
         texts = list_texts(dataset, node_type, choose_columns(node_type, source.column))
         table, vectors = make_text_vectors(source, dataset, node_type, texts, embedder)
+        if source.latent is not None and vectors.own.width < source.latent:
+            store.reporter.warn(
+                f"data.features.{node_type}.latent asks for {source.latent:,} components, but the "
+                f"texts allow {vectors.own.width:,}"
+            )
         store.make(table, lambda folder: vectors.save(folder / VECTORS))
         return store.open()
 

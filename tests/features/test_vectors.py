@@ -23,6 +23,7 @@ from match_graph.features import table as table_module
 from match_graph.features.neighbors import link_documents
 from match_graph.features.texts import list_texts
 from match_graph.features.vectors import assign_runs, make_text_vectors
+from match_graph.io import Reporter
 from match_graph.typing import DOCUMENT, MASKS
 
 PINA = FeatureSource(latent=8, neighbors=3)
@@ -188,10 +189,16 @@ def test_make_text_vectors_of_some_candidates(
     torch.testing.assert_close(made.predictor.documents, normalize(own.float(), dim=1))
 
 
-def test_open_features_of_names(tmp_path: Path, home: Path) -> None:
-    """Latent vectors of labels, fitted on all of their names."""
-    x = open_features(FeatureSource(latent=4), Dated(root=tmp_path), "label").x
+def test_open_features_of_names(tmp_path: Path, home: Path, capsys) -> None:
+    """Latent vectors of labels, of all their names; fewer than asked for are warned of."""
+    dataset, reporter = Dated(root=tmp_path), Reporter(quiet=True)
+    x = open_features(FeatureSource(latent=4), dataset, "label", reporter=reporter).x
     assert x.abs().tolist() == [[1.0], [1.0]]
+    assert capsys.readouterr().err == (
+        "warning: data.features.label.latent asks for 4 components, but the texts allow 1\n"
+    )
+    open_features(FeatureSource(latent=1), dataset, "label", reporter=reporter)
+    assert capsys.readouterr().err == ""
 
 
 def test_open_features_of_names_of_all_labels(tmp_path: Path, home: Path) -> None:
