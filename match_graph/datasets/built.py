@@ -144,7 +144,7 @@ def cannot_write(built: Path, error: OSError | ValueError) -> CorpusError:
     reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
     return CorpusError(
         f"A data set must be built whole, but {str(built)!r} could not be written ({reason}); "
-        f"nothing of it is left. Make room on the disk, or choose another --root."
+        f"nothing of it is left. Make room on the disk, or choose another root (--root)."
     )
 
 

@@ -158,7 +158,8 @@ class TextEmbedder:
         except (OSError, sqlite3.Error) as error:
             raise CorpusError(
                 f"Vectors of texts are kept in '{self.path}', but it cannot be used ({error}); "
-                f"make room on the disk or choose another --root, or delete it if it is damaged."
+                f"make room on the disk or choose another root (--root), or delete it if it is "
+                f"damaged."
             ) from error
 
 

@@ -84,14 +84,14 @@ def unpack_archive(archive: Path, folder: Path, choose: Choose) -> list[Path]:
             if need > free:
                 raise CorpusError(
                     f"The files of '{archive.name}' need {need:,} bytes, but '{folder}' has room "
-                    f"for {free:,}; make room, or choose another --root."
+                    f"for {free:,}; make room, or choose another root (--root)."
                 )
             return [_write(member, folder / target) for member, target in chosen]
     except _BROKEN as error:
         if isinstance(error, OSError) and error.errno in _FULL:
             raise CorpusError(
                 f"The files of '{archive.name}' must fit on the disk, but in '{folder}' there is "
-                f"no room ({error.strerror}); make room, or choose another --root."
+                f"no room ({error.strerror}); make room, or choose another root (--root)."
             ) from error
         raise CorpusError(
             f"An archive must be whole, but '{archive}' cannot be unpacked ({error}); "

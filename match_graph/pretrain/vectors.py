@@ -119,7 +119,7 @@ def _broken(path: Path, line: int, found: str) -> CheckpointError:
     return CheckpointError(
         f"Word vectors must be lines of a word and as many numbers as model.channels says, found "
         f"{found} at {path}:{line}; mend the line, or set model.channels to the file's width, and "
-        f"start the run again with --overwrite."
+        f"start the run again (overwrite=True, --overwrite)."
     )
 
 

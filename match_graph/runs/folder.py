@@ -108,7 +108,7 @@ def in_use(folder: Path) -> Iterator[None]:
         raise CheckpointError(
             f"One process at a time may change a run, but '{folder}' is in use by process "
             f"{process if process.isdecimal() else 'unknown'}; wait until it ends, or choose "
-            f"another folder with --out."
+            f"another folder (out, --out)."
         ) from error
     with held:
         (folder / LOCK).write_text(f"{os.getpid()}\n", encoding="utf-8")
@@ -183,8 +183,8 @@ def claim_run_folder(folder: Path, config: Config, overwrite: bool) -> None:
             if difference := find_difference(there, config):
                 raise CheckpointError(
                     f"The run in '{folder}' has other settings ({difference}); "
-                    f"{advise(there, config)}choose another folder with --out, or delete it with "
-                    f"--overwrite."
+                    f"{advise(there, config)}choose another folder (out, --out), or delete it "
+                    f"(overwrite=True, --overwrite)."
                 )
             return
         _clear(folder)

@@ -80,7 +80,7 @@ def check_inputs(folder: Path, record: Mapping[str, Any], here: Mapping[str, str
     if changed := find_changed_inputs(record, here):
         raise CheckpointError(
             f"The run in '{folder}' was made with another content of {changed} than is there now; "
-            f"restore it, or make the run again by run --overwrite."
+            f"restore it, or make the run again (overwrite=True, --overwrite)."
         )
 
 

@@ -239,8 +239,8 @@ def _check_is_seen(run: Run) -> None:
     if not (run.folder / CONFIG).is_file():
         raise CheckpointError(
             f"All processes of a run must see its folder, but process {run.fabric.global_rank} "
-            f"does not find '{run.shown}'; choose one on a disk that the machines share with "
-            f"--out."
+            f"does not find '{run.shown}'; choose one on a disk that the machines share "
+            f"(out, --out)."
         )
 
 
@@ -298,12 +298,13 @@ def _check_data(run: Run) -> None:
     if record["data_checksum"] != run.dataset.checksum:
         raise CheckpointError(
             f"The run in '{run.shown}' was made from other data than '{run.config.dataset}' holds "
-            f"now; restore the data, or make the run again by run --overwrite."
+            f"now; restore the data, or make the run again (overwrite=True, --overwrite)."
         )
     there, here = record.get("feature_checksums", {}), run.dataset.feature_digests
     if changed := sorted(name for name in {*there, *here} if there.get(name) != here.get(name)):
         raise CheckpointError(
             f"The run in '{run.shown}' was made with other features of {changed} than "
-            f"data.features gives now; restore them, or make the run again by run --overwrite."
+            f"data.features gives now; restore them, or make the run again (overwrite=True, "
+            f"--overwrite)."
         )
     check_inputs(run.shown, record, hash_inputs(run.config))

@@ -183,7 +183,7 @@ def check_same(fabric: Fabric, content: Mapping[str, Any] | None, path: Path) ->
         raise CheckpointError(
             f"All processes of a run must see the same files, but '{path}' is at epoch and step "
             f"{seen[0].tolist()} for process 0 and {seen[other].tolist()} for process {other} (-1: "
-            f"there is none); choose a folder on a disk that the machines share with --out."
+            f"there is none); choose a folder on a disk that the machines share (out, --out)."
         )
 
 

@@ -336,7 +336,7 @@ def _check_finite(learner: Learner, config: TrainConfig) -> None:
         raise ConfigError(
             f"The training loss and the weights must stay finite, but they did not in epoch "
             f"{learner.state.epoch + 1}; lower train.learning_rate (now {config.learning_rate}) "
-            f"and run again with --overwrite."
+            f"and run again (overwrite=True, --overwrite)."
         )
 
     if int(broken):

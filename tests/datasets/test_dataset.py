@@ -213,7 +213,8 @@ def test_CorpusDataset_disk_fills_one_sentence_leaves_nothing(
     (lock,) = (tmp_path / "built").iterdir()
     assert str(caught.value) == (
         f"A data set must be built whole, but '{lock.with_suffix('')}' could not be written "
-        f"(File too large); nothing of it is left. Make room on the disk, or choose another --root."
+        f"(File too large); nothing of it is left. Make room on the disk, or choose another root "
+        f"(--root)."
     )
     assert len(Counted(root=tmp_path)) == 1
 
@@ -499,7 +500,7 @@ def test_CorpusDataset_built_opened_without_lock_without_writing(
         Counted(root=tmp_path, force_reload=True)
     assert str(caught.value) == (
         f"A data set must be built whole, but '{built}' could not be written (Permission denied); "
-        f"nothing of it is left. Make room on the disk, or choose another --root."
+        f"nothing of it is left. Make room on the disk, or choose another root (--root)."
     )
 
 

@@ -141,7 +141,7 @@ def test_unpack_archive_full_disk_seen_before_anything_written(
         unpack_archive(archive, tmp_path / "out", choose_all)
     assert str(caught.value) == (
         f"The files of 'a.zip' need 2,000 bytes, but '{tmp_path / 'out'}' has room for 1,000; "
-        f"make room, or choose another --root."
+        f"make room, or choose another root (--root)."
     )
     assert list((tmp_path / "out").iterdir()) == []
 
@@ -158,7 +158,7 @@ def test_unpack_archive_full_disk_is_not_damage(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert str(caught.value) == (
         f"The files of 'a.zip' must fit on the disk, but in '{tmp_path / 'out'}' there is no room "
-        f"(File too large); make room, or choose another --root."
+        f"(File too large); make room, or choose another root (--root)."
     )
     assert list((tmp_path / "out").iterdir()) == []
 

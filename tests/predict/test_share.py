@@ -247,7 +247,7 @@ def test_open_settings_own_code_has_changed(tmp_path: Path, toy: Corpus) -> None
         open_settings(run.folder, {"encoder": names["c"]})
     assert str(caught.value) == (
         f"The run in '{run.folder}' was made with another content of ['model.encoder'] than is "
-        f"there now; restore it, or make the run again by run --overwrite."
+        f"there now; restore it, or make the run again (overwrite=True, --overwrite)."
     )
     remove_files(run.folder / RECORD)  # as in a shared folder
     assert open_settings(run.folder, {"encoder": names["c"]}).model.encoder == names["c"]

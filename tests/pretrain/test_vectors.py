@@ -21,8 +21,8 @@ NAMES = {
     "venue": ["Journal of Toys", "Tab\there", "李 Li\u2028", "graph"],
 }
 ADVICE = (
-    "mend the line, or set model.channels to the file's width, and start the run again with "
-    "--overwrite."
+    "mend the line, or set model.channels to the file's width, and start the run again "
+    "(overwrite=True, --overwrite)."
 )
 
 

@@ -376,7 +376,7 @@ def test_open_run_refuses_other_features(
         open_run(run.folder, run.dataset.root)
     assert str(caught.value) == (
         f"The run in '{run.folder}' was made with other features of ['venue'] than data.features "
-        f"gives now; restore them, or make the run again by run --overwrite."
+        f"gives now; restore them, or make the run again (overwrite=True, --overwrite)."
     )
     path.unlink()
     with pytest.raises(MatchGraphError, match=r"venue\.npy"):

@@ -28,7 +28,7 @@ def test_claim_run_folder_how_many_share_the_work_may_differ(tmp_path: Path) -> 
         folders.claim_run_folder(folder, other, overwrite=False)
     assert str(caught.value) == (
         f"The run in '{folder}' has other settings (train.deterministic is False there and True "
-        f"here); choose another folder with --out, or delete it with --overwrite."
+        f"here); choose another folder (out, --out), or delete it (overwrite=True, --overwrite)."
     )
 
 
@@ -41,7 +41,7 @@ def test_claim_run_folder_precision_is_told_with_a_way_on(tmp_path: Path) -> Non
         (["seed=1"], "choose"),
     ):
         here = load_config(None, ["train.precision=32-true", *more])
-        with pytest.raises(CheckpointError, match=rf"here\); {advice} another folder with --out"):
+        with pytest.raises(CheckpointError, match=rf"here\); {advice} another folder \(out, "):
             folders.claim_run_folder(folder, here, overwrite=False)
 
 
@@ -71,7 +71,7 @@ def test_claim_run_folder_is_claimed_resumed_or_refused(tmp_path: Path) -> None:
         folders.claim_run_folder(folder, load_config(None, ["seed=2"]), overwrite=False)
     assert str(caught.value) == (
         f"The run in '{folder}' has other settings (seed is 1 there and 2 here); "
-        f"choose another folder with --out, or delete it with --overwrite."
+        f"choose another folder (out, --out), or delete it (overwrite=True, --overwrite)."
     )
     folders.claim_run_folder(folder, load_config(None, ["seed=2"]), overwrite=True)
     assert folders.open_run_folder(folder).seed == 2
@@ -131,7 +131,7 @@ def test_in_use_names_the_other_process(tmp_path: Path) -> None:
                 claim()
             assert str(caught.value) == (
                 f"One process at a time may change a run, but '{folder}' is in use by process "
-                f"{other.pid}; wait until it ends, or choose another folder with --out."
+                f"{other.pid}; wait until it ends, or choose another folder (out, --out)."
             )
         assert folders.open_run_folder(folder) == load_config()  # reading needs no lock
         other.kill()

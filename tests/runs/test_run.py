@@ -192,7 +192,7 @@ def test_start_run_is_bound_to_its_data(tmp_path: Path, small_settings) -> None:
     (folder / "train.json").write_text("\n".join(lines[:-1]))
     expected = (
         f"The run in '{run.folder}' was made from other data than '{folder}' holds now; "
-        f"restore the data, or make the run again by run --overwrite."
+        f"restore the data, or make the run again (overwrite=True, --overwrite)."
     )
     for attempt in (
         lambda: start_run(str(folder), config, tmp_path / "run"),

@@ -171,7 +171,7 @@ def test_open_run_own_code_has_changed(own_run: Run, tmp_path: Path) -> None:
         open_run(run.folder, encoder="own.py:Mine")
     assert str(caught.value) == (
         "The run in 'runs/built' was made with another content of ['model.encoder'] than is there "
-        "now; restore it, or make the run again by run --overwrite."
+        "now; restore it, or make the run again (overwrite=True, --overwrite)."
     )
     start_run(str(built), config, "runs/built", overwrite=True)
     assert open_run(run.folder, encoder="own.py:Mine").folder == run.folder

@@ -199,7 +199,7 @@ def test_Run_loss_that_is_not_finite_is_one_sentence(make_run) -> None:
         run.train()
     assert str(caught.value) == (
         "The training loss and the weights must stay finite, but they did not in epoch 1; lower "
-        "train.learning_rate (now 1e+30) and run again with --overwrite."
+        "train.learning_rate (now 1e+30) and run again (overwrite=True, --overwrite)."
     )
     assert not (run.folder / MODEL).exists()
 

@@ -388,7 +388,7 @@ def test_check_same_names_a_process_without_checkpoint(tmp_path: Path) -> None:
         assert (tmp_path / rank).read_text() == (
             "All processes of a run must see the same files, but 'state.pt' is at epoch and step "
             "[3, 20] for process 0 and [-1, -1] for process 1 (-1: there is none); choose a folder "
-            "on a disk that the machines share with --out."
+            "on a disk that the machines share (out, --out)."
         )
 
 
