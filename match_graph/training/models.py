@@ -128,9 +128,13 @@ class Model(ABC):
     def check_used(self) -> None:
         """Refuses settings that the model does not use, in a configuration as given by the caller.
 
+        That of a run, which names its data set, holds all settings, and passes.
+
         Raises:
             ConfigError: Such a setting is not the default.
         """
+        if self.config.dataset:
+            return
         default = Config()
         unused = [
             f"{section}.{name}"

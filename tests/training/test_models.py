@@ -14,7 +14,7 @@ from match_graph.baselines.tensors import read_table, write_table
 from match_graph.config import Config
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.graph import TokenSpace
-from match_graph.io.run_folder import ENCODER_FILES, FITTED, LOCK, METRICS, RECORD
+from match_graph.io.run_folder import CONFIG, ENCODER_FILES, FITTED, LOCK, METRICS, RECORD
 from match_graph.nn import ENCODERS, MatchEncoder, TokenEmbedding
 from match_graph.predict.summary import list_files, show_examples
 from match_graph.runs import open_run
@@ -256,6 +256,13 @@ def test_check_used_refuses_what_a_baseline_does_not_use() -> None:
         load_config(None, ["model.encoder=tfidf_linear", "train.epochs=~", *used])
     ).check_used()
     find_model(load_config(None, ["train.learning_rate=77"])).check_used()
+
+
+def test_check_used_takes_the_configuration_of_a_run(baseline_run: Run) -> None:
+    """The command that a message advises to train a baseline names its resolved configuration."""
+    config = load_config(baseline_run.folder / CONFIG)
+    assert config.train.epochs is not None
+    find_model(config).check_used()
 
 
 def write_checkpoint(folder: Path) -> Path:
