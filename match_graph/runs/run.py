@@ -79,7 +79,16 @@ class Run(RunFinish):
         """Trains unit vectors once and saves them as ``vectors.safetensors``.
 
         Several processes train them together, each with a part of the tables.
+
+        Raises:
+            ConfigError: The model does not start from them.
         """
+        if not self.model.is_pretrained:
+            raise ConfigError(
+                f"Vectors are pre-trained for networks that start from them, but the encoder "
+                f"'{self.config.model.encoder}' with model.init={self.config.model.init} does not; "
+                f"choose another encoder, or model.init=spherical."
+            )
         with self._locked():
             self._pretrain_once()
         return self.pretraining.train()

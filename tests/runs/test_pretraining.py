@@ -231,6 +231,25 @@ def test_Run_quality_is_measured_apart_from_the_runs_vectors(start) -> None:
     assert all(len(others) == 5 and name not in others for name, others in near.items())
 
 
+@pytest.mark.parametrize(
+    ("settings", "found"),
+    [
+        (["model.init=random"], "'match' with model.init=random"),
+        (["model.encoder=prior", "model.encoder_config={}"], "'prior' with model.init=spherical"),
+    ],
+)
+def test_Run_pretrain_refuses_models_without_vectors(start, settings, found) -> None:
+    """A network that starts at random and a baseline are refused; nothing read their vectors."""
+    run = start(*settings)
+    with pytest.raises(ConfigError) as caught:
+        run.pretrain()
+    assert str(caught.value) == (
+        f"Vectors are pre-trained for networks that start from them, but the encoder {found} does "
+        f"not; choose another encoder, or model.init=spherical."
+    )
+    assert not (run.folder / VECTORS).exists()
+
+
 def test_Run_spherical_text_trains_on_words_and_labels_only(start) -> None:
     run = start("model.init=spherical_text")
     assert set(run.pretrain()) == {"word", "context", "label", "document"}
