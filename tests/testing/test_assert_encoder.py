@@ -378,7 +378,6 @@ def test_assert_encoder_sound_encoder_passes(encoder_cls: type[Encoder]) -> None
     assert_encoder(encoder_cls)
 
 
-@pytest.mark.filterwarnings("ignore:There exist node types:UserWarning")  # the last layer's
 @pytest.mark.parametrize("num_layers", [1, 2])
 @pytest.mark.parametrize("encoder_cls", [Gat, Gatv2, DotProduct])
 def test_assert_encoder_attention_to_neighbours_passes(

@@ -1,5 +1,6 @@
 """Base of graph encoders: start states of nodes, layers, document states."""
 
+import warnings
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -58,10 +59,12 @@ class GraphEncoder(Encoder):
         into_documents = [edge_type for edge_type in self.edge_types if edge_type[2] == DOCUMENT]
         self._forwards = {reverse_edge(edge_type): edge_type for edge_type in self.edge_types}
         self.layer_edge_types = [self.edge_types] * (config.num_layers - 1) + [into_documents]
-        self.layers = nn.ModuleList(
-            self._check_layer(self.make_layer(config, edge_types))
-            for edge_types in self.layer_edge_types
-        )
+        with warnings.catch_warnings():  # of PyG, on node types that a layer need not update
+            warnings.filterwarnings("ignore", "There exist node types", UserWarning)
+            self.layers = nn.ModuleList(
+                self._check_layer(self.make_layer(config, edge_types))
+                for edge_types in self.layer_edge_types
+            )
         self.norms = nn.ModuleList(nn.LayerNorm(config.channels) for _ in self.layers)
         self.reset_parameters()
 

@@ -1,6 +1,5 @@
 """GraphSAGE with weights of their own for each edge type."""
 
-import warnings
 from typing import Any, ClassVar
 
 import torch
@@ -39,9 +38,7 @@ class MeanLayer(nn.Module):
     def __init__(self, channels: int, edge_types: list[EdgeType]) -> None:
         super().__init__()
         convs = {key_of_edge(edge_type): SAGEConv(channels, channels) for edge_type in edge_types}
-        with warnings.catch_warnings():  # metadata and words are not updated by the last layer
-            warnings.filterwarnings("ignore", "There exist node types", UserWarning)
-            self.conv = HeteroConv(convs, aggr="mean")
+        self.conv = HeteroConv(convs, aggr="mean")
         self.edge_types = edge_types
 
     def reset_parameters(self) -> None:

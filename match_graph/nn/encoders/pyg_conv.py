@@ -92,9 +92,7 @@ class ConvLayer(nn.Module):
             key_of_edge(edge_type): make_conv(config.conv, config.conv_config, config.channels)
             for edge_type in edge_types
         }
-        with warnings.catch_warnings():  # metadata and words are not updated by the last layer
-            warnings.filterwarnings("ignore", "There exist node types", UserWarning)
-            self.conv = HeteroConv(convs, aggr=config.aggr)
+        self.conv = HeteroConv(convs, aggr=config.aggr)
 
     def reset_parameters(self) -> None:
         """Reinitializes the weights."""

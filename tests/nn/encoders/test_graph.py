@@ -162,7 +162,6 @@ def test_GraphEncoder_wrong_layer_is_one_sentence(layer: Any, sentence: str) -> 
     assert str(caught.value) == sentence
 
 
-@pytest.mark.filterwarnings("ignore:There exist node types:UserWarning")
 @pytest.mark.parametrize(("width", "left_out"), [(1, ""), (256, ""), (8, "document")])
 def test_GraphEncoder_wrong_states_are_one_sentence(
     width: int, left_out: str, toy_graph: BuiltGraph
