@@ -222,15 +222,19 @@ def make_legend(results: Results, record: DatasetRecord, rows: Sequence[RowSumma
         "features; start: initialization of token embeddings (model.init); train s: with "
         "the classifier of a blend, without pre-training."
     )
-    commits = _list_commits(results, record)
+    lines += _describe_commits(_list_commits(results, record))
+    return lines
+
+
+def _describe_commits(commits: Sequence[str | None]) -> Iterator[str]:
+    """Sentence on runs of several commits, from the commit of each run; None is not known."""
     if len(known := set(commits)) > 1:
         unknown, number = commits.count(None), len(known - {None})
-        lines.append(
+        yield (
             f"Runs are of {'one commit' if number == 1 else f'{number} commits'} of the code"
             f"{f', and {unknown} of one that is not known' * bool(unknown)}: differences between "
             f"them may be of the code."
         )
-    return lines
 
 
 def tabulate_rows(rows: Sequence[RowSummary], measures: Sequence[str]) -> Table:

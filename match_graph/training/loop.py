@@ -134,26 +134,15 @@ def train_model(model: MatchModel, inputs: FitInputs, config: TrainConfig, seed:
             torch.manual_seed(draw_seed(seed, state.epoch, fabric.global_rank))
             losses = _train_epoch(learner, loader, edges, config, random, save, reporter)
             random = None
-            with learner.averaged():
-                measures = _validate(fabric, model, inputs.valid_loader, inputs.hierarchy)
-                state.epoch, state.step = state.epoch + 1, 0
-                is_best = measures[MONITOR] > state.best
-                if is_best:
-                    state.best, state.best_epoch = measures[MONITOR], state.epoch
-                is_due = state.is_over(config) or timer.is_due_after_epoch()
-                if is_best:
-                    learner.keep_weights(folder, write=is_due)
-            learner.add_row({"epoch": state.epoch, **losses, **measures})
+            measures, is_due = _end_epoch(learner, inputs, config, timer)
+            row = {"epoch": state.epoch, **losses, **measures}
+            learner.add_row(row)
             _write_history(learner, folder, tracker)
             if is_due:
                 with timer.writing():
                     learner.save(folder)
-            reporter.line(
-                f"train: epoch {state.epoch} of {config.epochs}, loss {losses['loss']:.4f}, "
-                f"valid P@1 {measures['P@1']:.4f}, NDCG@5 {measures[MONITOR]:.4f}"
-                + (" (best)" if state.best_epoch == state.epoch else "")
-            )
-            inputs.watch({"epoch": state.epoch, **losses, **measures})
+            reporter.line(_describe_epoch(state, config, row))
+            inputs.watch(row)
     if state.epoch < config.epochs:
         reporter.line(
             f"train: stopped after epoch {state.epoch} of {config.epochs}, as validation "
@@ -341,6 +330,35 @@ def _check_finite(learner: Learner, config: TrainConfig) -> None:
 
     if int(broken):
         lead(learner.fabric, fail)
+
+
+def _end_epoch(
+    learner: Learner, inputs: FitInputs, config: TrainConfig, timer: SaveTimer
+) -> tuple[dict[str, float], bool]:
+    """Counts an epoch, and keeps the averaged weights if they are the best on validation.
+
+    Returns:
+        Validation measures, and whether a checkpoint is due.
+    """
+    state = learner.state
+    with learner.averaged():
+        measures = _validate(inputs.fabric, learner.model, inputs.valid_loader, inputs.hierarchy)
+        state.epoch, state.step = state.epoch + 1, 0
+        is_best = measures[MONITOR] > state.best
+        if is_best:
+            state.best, state.best_epoch = measures[MONITOR], state.epoch
+        is_due = state.is_over(config) or timer.is_due_after_epoch()
+        if is_best:
+            learner.keep_weights(inputs.folder, write=is_due)
+    return measures, is_due
+
+
+def _describe_epoch(state: TrainState, config: TrainConfig, row: Mapping[str, float]) -> str:
+    best = " (best)" if state.best_epoch == state.epoch else ""
+    return (
+        f"train: epoch {state.epoch} of {config.epochs}, loss {row['loss']:.4f}, "
+        f"valid P@1 {row['P@1']:.4f}, NDCG@5 {row[MONITOR]:.4f}{best}"
+    )
 
 
 def _validate(
