@@ -17,6 +17,7 @@ from match_graph import __version__
 from match_graph.datasets import DATASETS
 from match_graph.graph import MappedGraph
 from match_graph.predict import load
+from match_graph.runs.measures import ABOUT_POLICY
 from match_graph.testing import toy_documents, write_match_folder, write_release_folder
 
 SMALL = [
@@ -44,6 +45,7 @@ def test_run_does_the_whole_line_and_says_so_when_finished(call, toy: Path, tmp_
     code, printed, _ = call("run", toy, "--out", out, "--seed", 1, *SMALL)
     assert code == 0
     assert all(part in printed for part in ("valid", "test, label prior", "NDCG@5"))
+    assert f"\n{ABOUT_POLICY}\n" in printed
     for split in ("valid", "test"):
         assert f" {split} documents have the words of a training document." in printed
     before = (out / "model.safetensors").stat().st_mtime_ns
@@ -458,6 +460,7 @@ def test_run_several_seeds(call, tmp_path: Path) -> None:
     folders = [tmp_path / "out" / f"seed{seed}" for seed in (3, 4)]
     assert printed.splitlines()[-2:] == [str(folder) for folder in folders]
     assert all(word in printed for word in ("seed 3", "seed 4", "mean", "deviation"))
+    assert f"\n{ABOUT_POLICY}\n" in printed
     assert all((folder / "metrics.json").is_file() for folder in folders)
     code, _, error = call("run", "synthetic", "--runs", 2, "--devices", 2, *options)
     assert code == 1

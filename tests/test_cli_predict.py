@@ -20,6 +20,7 @@ from match_graph.cli import main
 from match_graph.errors import MatchGraphError
 from match_graph.io.manifest import write_manifest
 from match_graph.predict import predict_lines
+from match_graph.runs.measures import ABOUT_POLICY
 
 #: (arguments, standard input) -> (exit code, standard output, standard error).
 Call = Callable[..., tuple[int, str, str]]
@@ -223,6 +224,7 @@ def test_evaluate_files_of_the_command_line(
     assert evaluate("--input", path, "--output", out, "--quiet") == 0
     printed = capsys.readouterr().out
     assert "NDCG@5" in printed
+    assert f"\n{ABOUT_POLICY}\n" in printed
     assert printed.rstrip().endswith(str(out))
     assert json.loads((out / "metrics.json").read_text())["documents"] == 1
     assert evaluate("--input", path) == 2

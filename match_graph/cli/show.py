@@ -11,6 +11,7 @@ from match_graph.io.escape import SafeConsole
 from match_graph.predict.case_study import CaseStudy, Prediction
 from match_graph.predict.summary import list_files, next_commands, show_examples
 from match_graph.runs import Run
+from match_graph.runs.measures import ABOUT_POLICY
 from match_graph.runs.readers import read_record
 from match_graph.runs.record import list_twins
 
@@ -50,7 +51,7 @@ def print_metrics(run: Run) -> None:
             f"{trust['ECE@5']:.4f}, of all {trust['ECE']:.4f}",
             soft_wrap=True,
         )
-    for line in list_twins(read_record(run.folder)):
+    for line in (ABOUT_POLICY, *list_twins(read_record(run.folder))):
         console.print(line, soft_wrap=True)
 
 
@@ -66,7 +67,7 @@ def print_runs(runs: Sequence[Run]) -> None:
         table.add_row("mean", *(f"{fmean(one):.4f}" for one in values))
         table.add_row("deviation", *(f"{stdev(one):.4f}" for one in values))
         console.print(table)
-    for line in list_twins(read_record(runs[0].folder)):
+    for line in (ABOUT_POLICY, *list_twins(read_record(runs[0].folder))):
         console.print(line)
     for run in runs:
         console.print(Text(str(run.shown)))
@@ -74,7 +75,9 @@ def print_runs(runs: Sequence[Run]) -> None:
 
 def print_measures(measures: Mapping[str, float]) -> None:
     """Prints the main measures of `evaluate_files`."""
-    SafeConsole().print(_make_table("", {"files": measures}))
+    console = SafeConsole()
+    console.print(_make_table("", {"files": measures}))
+    console.print(ABOUT_POLICY, soft_wrap=True)
 
 
 def print_examples(run: Run) -> None:

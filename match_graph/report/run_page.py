@@ -24,6 +24,7 @@ from match_graph.report.page_parts import (
 from match_graph.report.tables import Table, fraction
 from match_graph.runs import open_run
 from match_graph.runs.folder import choose_code, open_run_folder
+from match_graph.runs.measures import ABOUT_POLICY
 from match_graph.runs.readers import check_evaluated, read_history, read_metrics, read_record
 from match_graph.runs.record import list_twins
 from match_graph.typing import Split
@@ -87,7 +88,7 @@ class RunFolder:
                 for name, values in rows.items()
             ],
         )
-        about = "Documents without gold labels count 0."
+        about = ABOUT_POLICY
         if "test" in self.metrics:
             about += " F1 is measured on test, at thresholds that were chosen on valid."
         return Section("Measures", " ".join([about, *list_twins(self.record)]), [table])

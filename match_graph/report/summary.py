@@ -14,6 +14,7 @@ from match_graph.errors import CheckpointError
 from match_graph.metrics import Comparison, find_stars
 from match_graph.predict.share import shorten_paths, shorten_told
 from match_graph.report.row_tests import RowTests
+from match_graph.runs.measures import ABOUT_POLICY
 from match_graph.runs.record import describe_twins
 
 
@@ -283,7 +284,7 @@ def _name_seeds(seeds: Sequence[int]) -> str:
 
 def describe_policies(measures: Sequence[str]) -> str:
     """Sentences on how documents with few labels count, and on groups of measures."""
-    about = "Documents without labels count as 0 (policy 'zero')."
+    about = ABOUT_POLICY
     found = [name for name in measures if name.startswith("at_least_k/")]
     if found:
         about = about if len(found) < len(measures) else ""

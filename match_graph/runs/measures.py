@@ -38,6 +38,8 @@ from match_graph.typing import MASKS, Split
 #: Cut-offs k of per-document measures, and their columns besides ``document`` and ``split``.
 _KS = (1, 3, 5)
 SCORE_NAMES = tuple(f"{name}@{k}" for name in ("P", "NDCG") for k in _KS)
+#: How `RankingMeter` counts documents without labels in a run; said with every table.
+ABOUT_POLICY = "Documents without labels count as 0 (policy 'zero')."
 #: Offsets [B + 1] and gold labels of a batch.
 Gold: TypeAlias = tuple[Tensor, Tensor]
 #: Cut-offs k of the benchmark's tables.

@@ -18,6 +18,7 @@ from match_graph.report.page import Case, Note, Page, render_page
 from match_graph.report.page_parts import CaseOptions
 from match_graph.report.run_page import draw_columns, make_run_page
 from match_graph.report.tables import Table
+from match_graph.runs.measures import ABOUT_POLICY
 from match_graph.runs.readers import read_record
 from match_graph.runs.record import describe_twins
 
@@ -60,6 +61,7 @@ def test_make_run_page_numbers_are_those_of_the_run(page: Page, trained_run: Run
     expected = [metrics["valid"], metrics["test"], trained_run.prior("test")]
     assert [row[column] for row in table.rows] == [f"{values['NDCG@5']:.4f}" for values in expected]
     assert table.rows[0][table.columns.index("F1_micro")] == "-"
+    assert page.sections[0].about.startswith(ABOUT_POLICY)
     for split, twins in read_record(trained_run.folder)["twins"].items():
         assert describe_twins(split, twins["documents"], twins["of"]) in page.sections[0].about
 
