@@ -61,7 +61,8 @@ class NeighborhoodSampler(EpochSampler):
 
     No edge that touches a ``label`` node is ever sampled. Nodes of the seeds' type are reached only
     if ``reachable``, by any edge type; in a sample up to a time, on any hop, only if their ``time``
-    is not later than that of the component's seed.
+    is not later than that of the component's seed. Equal times are reached, as in PyG's temporal
+    sampling: many sources know the year alone.
 
     pyg-lib is not used, even if installed: it samples from one global generator, so that a
     document's neighbourhood would depend on its batch, and it cannot leave out unreachable nodes.
