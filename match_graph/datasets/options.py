@@ -77,7 +77,8 @@ class SplitConfig(StrictModel):
     With ``train_until`` the split is by date: train up to it, valid up to ``valid_until``, then
     test. Dates are inclusive, "2015" until its last day, also that of a document. Without
     ``valid_until`` the hash moves a tenth of the training documents to valid. Documents without a
-    date are in train, and counted.
+    date are in train, and counted. Equal texts of different dates may be in different splits: they
+    are reported as twins.
     """
 
     train_until: DateOption = Field(
