@@ -1,4 +1,4 @@
-"""The README's quick start runs as it stands."""
+"""The README is short, and its quick start runs as it stands."""
 
 import re
 from pathlib import Path
@@ -18,6 +18,13 @@ def quick_start() -> str:
     block = re.search(r"```python\n(.*?)```", section, re.DOTALL)
     assert block, "the quick start must hold a ```python block"
     return block[1]
+
+
+def test_readme_is_read_in_minutes() -> None:
+    """At most 10 KiB, and no tree of folders, which CONTRIBUTING.md has."""
+    text = README.read_text(encoding="utf-8")
+    assert len(text.encode()) <= 10 * 2**10
+    assert "├── " not in text
 
 
 def test_the_quick_start_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:

@@ -1,5 +1,6 @@
 """What stands beside the package: the changelog, indexes of folders, templates of the forge."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -17,6 +18,13 @@ def find_links(path: Path) -> list[str]:
     """Targets of relative links in a Markdown file, without anchors."""
     found = re.findall(r"\]\(([^)#\s]+)", path.read_text(encoding="utf-8"))
     return [target for target in found if "://" not in target]
+
+
+def count_lines(function: ast.FunctionDef) -> int:
+    """Lines of a function's body without its docstring."""
+    first, *rest = function.body
+    body = rest if rest and ast.get_docstring(function) is not None else [first, *rest]
+    return int(body[-1].end_lineno or 0) - body[0].lineno + 1
 
 
 def test_changelog_keeps_its_form() -> None:
@@ -53,8 +61,12 @@ def test_index_of_experiments_is_complete() -> None:
 
 
 def test_index_of_datasets_is_complete() -> None:
-    """Every card, among them one for each registered data set."""
+    """Every card, among them one for each registered data set; nothing else is there.
+
+    A module here would hide the package ``datasets`` of Hugging Face from whoever runs in ROOT.
+    """
     folder = ROOT / "datasets"
+    assert {path.suffix for path in folder.iterdir()} == {".md"}
     cards = {path.name for path in folder.glob("*.md")} - {"README.md"}
     assert {f"{name}.md" for name in DATASETS} <= cards
     assert cards <= set(find_links(folder / "README.md"))
@@ -75,6 +87,21 @@ def test_issue_forms_are_valid() -> None:
         assert ids
         assert len(set(ids)) == len(ids)
         assert all(part["attributes"] for part in form["body"])
+
+
+def test_files_and_functions_are_short() -> None:
+    """Files have at most 400 lines, functions fewer than 50 below signature and docstring."""
+    too_long = []
+    for path in sorted((ROOT / "match_graph").rglob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        functions = [one for one in ast.walk(ast.parse(source)) if isinstance(one, ast.FunctionDef)]
+        too_long += [
+            f"{path.name}: {one.name}"
+            for one in functions
+            if count_lines(one) >= 50 and one.name != "toy_documents"  # data
+        ]
+        too_long += [path.name] * (len(source.splitlines()) > 400)
+    assert too_long == []
 
 
 def test_names_of_tests_are_short() -> None:
