@@ -300,9 +300,10 @@ def test_EgoLoader_to_moves_every_tensor_and_the_graph(toy: Corpus, toy_graph: B
 
 
 def test_EgoLoader_it_is_a_node_loader_and_callable(toy_graph: BuiltGraph) -> None:
-    """PyG's call on positions of `input_nodes` gives a batch too."""
+    """PyG's call on positions of `input_nodes` gives a batch too; no workers unless asked for."""
     loader = make_loader(toy_graph, input_nodes=torch.tensor([7, 8, 9]))
     assert isinstance(loader, NodeLoader)
+    assert loader.num_workers == 0
     for with_graph in (False, True):
         loader = make_loader(toy_graph, input_nodes=torch.tensor([7, 8, 9]), with_graph=with_graph)
         assert loader([2, 0]).document.tolist() == [9, 7]
