@@ -445,6 +445,20 @@ def test_Experiment_rows_of_a_preset_are_the_preset(path: Path) -> None:
         assert experiment.budget == "own" or row.settings["train.epochs"] == preset.train.epochs
 
 
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_Experiment_has_rows_of_match_and_the_paper(path: Path) -> None:
+    """Both are whole, and named so; a grid is drawn of one row, at the defaults."""
+    experiment = load_experiment(path)
+    whole = [row for row in experiment.rows if row.encoder == "match" and not row.ablation]
+    ours = [row.name for row in whole if not row.preset and not row.settings]
+    papers = [row.name for row in whole if row.preset == "paper" and ", " not in row.name]
+    if path.stem == "comparison":  # the names of the paper
+        assert (ours, papers) == (["MATCH, defaults"], ["MATCH"])
+    else:
+        assert ours == ["MATCH"]
+        assert papers == ([] if experiment.grid else ["MATCH (paper)"])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_load_experiment_runs_on_the_toy_corpus(
