@@ -1,14 +1,17 @@
 """Commands that list: names to be typed stand whole on 80 columns."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from match_graph.baselines import BASELINES
+from match_graph.cli.show import print_quality
 from match_graph.config import Config
 from match_graph.datasets import DATASETS
 from match_graph.errors import list_fields
 from match_graph.nn import ENCODERS, HEADS
+from match_graph.testing import write_match_folder
 
 
 @pytest.fixture(autouse=True)
@@ -22,6 +25,31 @@ def list_words(printed: str) -> set[str]:
     lines = [one for one in printed.splitlines() if not one.startswith(("Parameters", "Paper"))]
     assert max(map(len, lines)) <= 80
     return {word for line in lines for word in line.split()}
+
+
+def test_print_quality_shows_names_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    """The measures of `pretrain --evaluate` stand beside whole names of fields."""
+    field = "institution_of_first_author"
+    values = {
+        "mrr": 0.1,
+        "mrr_filtered": 0.2,
+        "satisfied": 0.3,
+        "pairs": 10**6,
+        "candidates": 10**6,
+    }
+    print_quality({"types": {field: values}, "neighbours": {}})
+    assert {field, "0.1000", "1,000,000"} <= list_words(capsys.readouterr().out)
+
+
+def test_build_shows_names_of_fields_as_they_are(call, tmp_path: Path) -> None:
+    """Their underscores are no blanks, and what does not fit is folded."""
+    toy, field = write_match_folder(tmp_path / "toy"), f"first_{'very_' * 12}author"
+    (toy / "meta_dict.json").write_text(json.dumps({"metadata": ["author", field]}))
+    code, printed, _ = call("build", toy)
+    assert code == 0
+    first = "".join(line.strip("│ ").partition("│")[0].strip() for line in printed.splitlines())
+    assert field in first
+    assert "hierarchy nodes contracted" in printed
 
 
 def test_encoders_and_datasets_show_names_whole(call) -> None:

@@ -89,15 +89,17 @@ def build(
         reporter.line(f"faults, with their files and lines: {built.built / FAULTS}")
     if verify:
         reporter.line(f"verified: the {built.verify()} files of '{built.built}' are whole")
-    rows = {**describe_graph(built.graph, built.targets), **built.notes}
+    counts = describe_graph(built.graph, built.targets)
+    rows = {**counts, **built.notes}
     published = compare_counts(rows, built.published)
     table = Table("", built.name, *(["published", "difference"] if published else []))
+    table.columns[0].overflow = "fold"
     for column in table.columns[1:]:
-        column.justify = "right"
+        column.justify, column.overflow = "right", "fold"
     for name, value in rows.items():
         shown = [value, *published.get(name, ())]
         cells = [f"{v:,.3f}" if isinstance(v, float) else f"{v:,}" for v in shown]
-        table.add_row(name.replace("_", " "), *cells)
+        table.add_row(name if name in counts else name.replace("_", " "), *cells)
     SafeConsole().print(table)
     if report is not None:
         from match_graph.report import write_graph_report

@@ -7,6 +7,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from match_graph.cli.lists import print_table
 from match_graph.io.escape import SafeConsole
 from match_graph.predict.case_study import CaseStudy, Prediction
 from match_graph.predict.summary import list_files, next_commands, show_examples
@@ -24,12 +25,13 @@ def print_quality(quality: Mapping[str, Any]) -> None:
     """Prints ranks of held-out pairs and nearest neighbours, from `Pretraining.evaluate`."""
     console = SafeConsole()
     columns = ("mrr", "mrr_filtered", "satisfied", "pairs", "candidates")
-    table = Table("held-out pairs", *(name.replace("_", " ") for name in columns))
+    rows = []
     for node_type, values in quality["types"].items():
         row = [values[name] for name in columns]
         shown = [f"{value:.4f}" if isinstance(value, float) else f"{value:,}" for value in row]
-        table.add_row(f"(document, {node_type})", *shown)
-    console.print(table)
+        rows.append([node_type, *shown])
+    names = [name.replace("_", " ") for name in columns]
+    print_table(["document and", *names], rows, "Held-out pairs")
     for node_type, neighbours in quality["neighbours"].items():
         for name, near in neighbours.items():
             console.print(f"{node_type} {name}: {', '.join(near)}", soft_wrap=True)
