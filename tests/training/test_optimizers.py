@@ -41,13 +41,14 @@ def test_find_progress_one_step_has_a_rate() -> None:
     assert schedule(find_progress(1, 1), 0.1) > 0.5
 
 
-def test_set_progress_follows_the_schedule() -> None:
-    """Half of the way down, each group has half of its rate."""
-    config = TrainConfig(learning_rate=0.002, batch_size=64, warmup=0.2)
+@pytest.mark.parametrize(("kind", "rate"), [("linear", 0.001), ("constant", 0.002)])
+def test_set_progress_follows_the_schedule(kind: str, rate: float) -> None:
+    """Half of the way down, each group has half of its rate; all of it at a constant rate."""
+    config = TrainConfig(learning_rate=0.002, batch_size=64, warmup=0.2, schedule=kind)
     optimizer = make_optimizer(make_model(), config)
     set_progress(optimizer, 0.6, config)
     rates = [group["lr"] for group in optimizer.param_groups]
-    assert rates == pytest.approx([0.001] * len(rates))
+    assert rates == pytest.approx([rate] * len(rates))
 
 
 def test_set_progress_keeps_the_factors_of_an_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
