@@ -276,6 +276,25 @@ def test_train_model_seeds_each_epoch_by_draw_seed(
     assert seeds[-2:] == [draw_seed(3, 0, 0), draw_seed(3, 1, 0)]
 
 
+def test_train_model_validates_up_to_date_rows(make_run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The momentum of tokens that the last batches of an epoch lacked has gone on before."""
+    run = make_run(
+        "a", "train.epochs=1", "model.init=random", "train.average=0", "train.accelerator=cpu"
+    )
+    validate, found = loop_module._validate, list[bool]()
+
+    def compare(fabric, model, *others):
+        weight = model.embedding.weight
+        before = weight.detach().clone()
+        model.embedding.rows.settle()
+        found.append(torch.equal(weight, before))
+        return validate(fabric, model, *others)
+
+    monkeypatch.setattr(loop_module, "_validate", compare)
+    run.train()
+    assert found == [True]
+
+
 def test_train_step_gets_other_metadata_in_each_epoch(
     make_run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
