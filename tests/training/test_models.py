@@ -13,7 +13,7 @@ from match_graph.baselines import BASELINES
 from match_graph.baselines.tensors import read_table, write_table
 from match_graph.config import Config
 from match_graph.errors import CheckpointError, ConfigError
-from match_graph.graph import TokenSpace
+from match_graph.graph import NodeFeatures, TokenSpace
 from match_graph.io.run_folder import CONFIG, ENCODER_FILES, FITTED, LOCK, METRICS, RECORD
 from match_graph.nn import ENCODERS, MatchEncoder, TokenEmbedding
 from match_graph.predict.summary import list_files, show_examples
@@ -227,6 +227,29 @@ def test_find_model_tells_kinds_apart(start) -> None:
     assert not find_model(config).is_neural
     assert find_model(config.change("model", encoder="match")).is_neural
     assert find_model(config.change("model", encoder=OWN)).cls is CountingPrior
+
+
+def test_Model_build_starts_from_the_seed() -> None:
+    """Of the run, whatever was drawn before: weights of a network, and draws of a baseline."""
+    space = TokenSpace(("venue", "word"), (3, 4))
+    weights = []
+    for seed in (0, 5, 5):
+        torch.rand(1)
+        network = find_model(load_config(settings=[f"seed={seed}"])).build(space, (6,), None)
+        weights.append(torch.cat([one.detach().view(-1) for one in network.parameters()]))
+    assert torch.equal(weights[1], weights[2])
+    assert not torch.equal(weights[0], weights[1])
+    config = load_config(settings=["model.encoder=tfidf_linear", "seed=5"])
+    baseline = find_model(config).build(space, (6,), None, NodeFeatures(7))
+    assert isinstance(baseline, Baseline)
+    assert (baseline.num_labels, baseline.seed, baseline.width) == (6, 5, 7)
+
+
+def test_NeuralModel_load_leaves_random_numbers(trained_run: Run) -> None:
+    """Whoever evaluates or predicts between two draws draws the same as without."""
+    state = torch.get_rng_state()
+    trained_run.load_model()
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_complete_refuses_unknown_settings() -> None:
