@@ -4,9 +4,12 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,7 +19,7 @@ from match_graph.config import TrainConfig
 from match_graph.errors import ConfigError, ProcessError
 from match_graph.training import heartbeat
 from match_graph.training.device import make_fabric
-from match_graph.training.heartbeat import TIMEOUT, read_timeout, shared
+from match_graph.training.heartbeat import TIMEOUT, alone, read_timeout, shared
 from match_graph.training.processes import lead, sum_up
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -136,13 +139,13 @@ class DyingChild:
 
     returncode: int | None = None
 
-    def __init__(self, looks: float = float("inf")) -> None:
-        self.looks = looks
+    def __init__(self, looks: float = float("inf"), code: int = -signal.SIGKILL) -> None:
+        self.looks, self.code = looks, code
 
     def poll(self) -> int | None:
         self.looks -= 1
         if self.looks <= 0:
-            self.returncode = -signal.SIGKILL
+            self.returncode = self.code
         return self.returncode
 
     def kill(self) -> None:
@@ -160,13 +163,49 @@ def test_Heartbeat_judge_names_the_lost_child(monkeypatch: pytest.MonkeyPatch) -
     assert living.returncode == -signal.SIGKILL
 
 
+def test_Heartbeat_explain_names_an_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the child that failed, where another one has ended well."""
+    monkeypatch.setattr(heartbeat.distributed, "new_group", lambda **_: None)
+    children = [DyingChild(looks=1, code=0), DyingChild(looks=1, code=3)]
+    told = str(heartbeat.Heartbeat(read_timeout(), children).explain())
+    assert "but process 2 of this machine ended with exit code 3; start the same" in told
+
+
+@pytest.mark.parametrize(("is_lost", "patience"), [(False, 90.0), (True, 0.0)])
+def test_Heartbeat_end_waits_for_children_unless_one_is_lost(
+    is_lost: bool, patience: float
+) -> None:
+    """They may have something to finish when the process that started them ends."""
+    waited: list[float] = []
+    beat = SimpleNamespace(
+        is_alive=lambda: False, lost=threading.Event(), timeout=timedelta(seconds=90),
+        kill_children=waited.append,
+    )  # fmt: skip
+    if is_lost:
+        beat.lost.set()
+    heartbeat._end(beat)
+    assert waited == [patience]
+
+
+def test_alone_ends_with_its_block() -> None:
+    """Also by an error; from then on a process that waits for a lost one is ended."""
+    with pytest.raises(KeyError), alone():
+        assert heartbeat._HERE.works_alone
+        raise KeyError
+    assert not heartbeat._HERE.works_alone
+
+
 def test_read_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten minutes, or what the variable says."""
     monkeypatch.delenv(TIMEOUT, raising=False)
     assert read_timeout().total_seconds() == 600
     monkeypatch.setenv(TIMEOUT, "90.5")
     assert read_timeout().total_seconds() == 90.5
-    for wrong in ("", "0", "nan", "inf", "1e9", "-5"):
+    for wrong in ("", "0", "0.5", "nan", "inf", "1e9", "-5"):
         monkeypatch.setenv(TIMEOUT, wrong)
-        with pytest.raises(ConfigError):
+        with pytest.raises(ConfigError) as caught:
             read_timeout()
+        assert str(caught.value) == (
+            f"$MATCH_GRAPH_TIMEOUT must be the seconds after which a process that does not answer "
+            f"counts as lost, in 1..10000000, found '{wrong}'; correct or unset it."
+        )
