@@ -83,7 +83,7 @@ def test_evaluate_model_is_in_evaluation_mode_and_back(mode: bool) -> None:
 
 
 def test_evaluate_model_batches_of_others_do_not_count() -> None:
-    """A batch without a share is scored and counted by another process."""
+    """A batch without a share is scored and counted by another process; logits are float32."""
     empty, ptr = torch.zeros(0, dtype=torch.int64), torch.arange(2)
     batches = [
         EgoBatch(torch.tensor([one]), empty, empty, empty, torch.zeros_like(ptr), ptr, gold)
@@ -91,10 +91,10 @@ def test_evaluate_model_batches_of_others_do_not_count() -> None:
     ]
     batches[1] = replace(batches[1], share=0.0)
     seen = []
-    observe = [lambda batch: seen.append(batch.document.tolist())]
-    model = Constant(torch.tensor([[1.0, 0.0], [1.0, 0.0]]))
+    observe = [lambda batch: seen.append((batch.document.tolist(), batch.logits.dtype))]
+    model = Constant(torch.tensor([[1.0, 0.0], [1.0, 0.0]]).bfloat16())
     assert evaluate_model(model, batches, None, observers=observe)["P@1"] == 1
-    assert seen == [[0]]
+    assert seen == [([0], torch.float32)]
 
 
 def test_label_prior_ranks_by_training_frequency() -> None:

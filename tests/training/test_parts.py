@@ -11,6 +11,7 @@ from match_graph.io.exchange import RowShard
 from match_graph.io.files import DamagedError, read_state, read_tensors, write_state
 from match_graph.io.manifest import read_manifest, write_manifest
 from match_graph.io.run_folder import CONFIG
+from match_graph.training import parts as parts_module
 from match_graph.training.device import make_fabric
 from match_graph.training.parts import (
     PartsReader,
@@ -44,8 +45,11 @@ def write_state_of_two(folder: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_write_parts_one_process_reads_those_of_two(tmp_path: Path) -> None:
+def test_write_parts_one_process_reads_those_of_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """To the bit; a part that is damaged is found; what no checkpoint names goes."""
+    monkeypatch.setattr(parts_module, "_BLOCK_BYTES", 70 * 12)  # three blocks of 200 rows
     write_manifest(tmp_path, {})
     (tmp_path / CONFIG).touch()
     assert run_together(write_state_of_two, tmp_path) == [1, 1]  # the disk refused the last file
