@@ -10,11 +10,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import save_file
 
 from match_graph.config import FeatureSource
 from match_graph.datasets import Synthetic
 from match_graph.errors import CorpusError
-from match_graph.features import make_features, open_features
+from match_graph.features import identify_features, make_features, open_features
 from match_graph.features import table as table_module
 from match_graph.features.store import _Store, find_nodes
 from match_graph.features.table import make_table
@@ -68,6 +69,24 @@ def test_open_features_writes_once(
     assert torch.equal(changed.x, torch.from_numpy(vectors + 1))
 
 
+def test_open_features_tells_keys_ids_and_data_apart(
+    synthetic: Synthetic, ids: list[str], vectors: np.ndarray, tmp_path: Path, home: Path
+) -> None:
+    """One file has other features by another key, by other ids, and for another data set."""
+    x = torch.from_numpy(vectors)
+    path = tmp_path / "x.safetensors"
+    save_file({"x": x, "y": x + 1}, path)
+    for key, expected in (("x", x), ("y", x + 1)):
+        source = FeatureSource(path=str(path), key=key)
+        assert torch.equal(open_features(source, synthetic, "document").x, expected)
+    for order, expected in ((ids, x), (ids[::-1], x.flip(0))):
+        found = open_features(save(tmp_path / "x.npy", vectors, order), synthetic, "document")
+        assert torch.equal(found.x, expected)
+    digest = open_features(source, synthetic, "document").digest
+    assert identify_features(source, "document", synthetic.checksum) == digest
+    assert identify_features(source, "document", "another") != digest
+
+
 def test_open_features_counts_ids_of_no_node(
     synthetic: Synthetic, ids: list[str], vectors: np.ndarray, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -108,14 +127,18 @@ def test_find_nodes_is_the_inverse_of_ids(order: list[int], others: int) -> None
 
 
 def test_open_features_stores_once_what_was_in_memory(
-    synthetic: Synthetic, vectors: np.ndarray, tmp_path: Path
+    synthetic: Synthetic, ids: list[str], vectors: np.ndarray, tmp_path: Path
 ) -> None:
-    """Features given in memory are hard-linked; those of a user's file are copied."""
+    """Features given in memory are hard-linked, unless ids reorder them; a file is copied."""
     kept = make_features(vectors, synthetic, "document", tmp_path).path
     again = open_features(FeatureSource(path=str(kept)), synthetic, "document", tmp_path)
     assert again.path != kept
     assert again.path.samefile(kept)
     assert np.array_equal(again.x.numpy(), vectors)
+    (tmp_path / "ids.txt").write_text("".join(f"{name}\n" for name in reversed(ids)))
+    turned = FeatureSource(path=str(kept), ids=str(tmp_path / "ids.txt"))
+    found = open_features(turned, synthetic, "document", tmp_path).x
+    assert np.array_equal(found.numpy(), vectors[::-1])
     other = save(tmp_path / "x.npy", vectors + 1)
     copy = open_features(other, synthetic, "document", tmp_path).path
     assert not copy.samefile(str(other.path))
@@ -155,6 +178,9 @@ def test_open_features_refuses_wrong_rows(
             f"Features must be finite in float32, but '{path}' has a value that is not for the "
             f"document '{ids[7]}'; replace it."
         )
+    assert f"is not for the document '{ids[-8]}';" in refuse(
+        synthetic, save(path, broken, ids[::-1])
+    )
     assert "(No such file or directory); check the path." in refuse(
         synthetic, FeatureSource(path=str(tmp_path / "no.npy"))
     )
