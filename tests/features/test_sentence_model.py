@@ -70,6 +70,9 @@ def test_find_model_refuses_settings_that_name_code(folder: Path) -> None:
     settings = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**settings, "attn_implementation": "a/b"}))
     assert refuse(folder) == "its config.json asks for the code 'a/b'"
+    nested = {**settings, "text_config": {"attn_implementation": "c/d"}}
+    (folder / "config.json").write_text(json.dumps(nested))
+    assert refuse(folder) == "its config.json asks for the code 'c/d'"
     (folder / "config.json").write_text("{")
     assert "Expecting property name" in refuse(folder)
     (folder / "adapter_config.json").write_text("{}")
@@ -99,11 +102,19 @@ def test_find_model_names_the_missing_package(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_compute_model_digest_follows_content(folder: Path, sentence_model: Path) -> None:
-    """The digest depends on weights and settings, not on the folder or the model card."""
+    """The digest depends on weights, settings and their places, not on the folder or model card.
+
+    Hidden files, such as those that the hub notes beside a download, do not count either.
+    """
     digest = compute_model_digest(folder)
     (folder / "README.md").write_text("A model.")
+    (folder / ".cache").mkdir()
+    (folder / ".cache" / "download.json").write_text("{}")
     assert compute_model_digest(folder) == digest == compute_model_digest(sentence_model)
-    (folder / "1_Pooling" / "config.json").write_text("{}")
+    pooling = folder / "1_Pooling" / "config.json"
+    moved = pooling.rename(folder / "1_Pooling" / "other.json")
+    assert compute_model_digest(folder) != digest
+    moved.rename(pooling).write_text("{}")
     assert compute_model_digest(folder) != digest
 
 
@@ -118,6 +129,32 @@ def test_load_model_limits_pieces(sentence_model: Path) -> None:
     assert str(caught.value) == (
         "max_pieces must be at most the positions of 'tiny', found 33 and 32; lower it."
     )
+
+
+def test_load_model_runs_no_code_of_the_model(folder: Path) -> None:
+    """Classes of its own, which its settings name, are not imported: transformers' are taken."""
+    (folder / "vile.py").write_text(f"open({str(folder / 'ran')!r}, 'w').close()\n")
+    settings = json.loads((folder / "config.json").read_text())
+    own = {"auto_map": {"AutoConfig": "vile.Config", "AutoModel": "vile.Model"}}
+    (folder / "config.json").write_text(json.dumps({**settings, **own}))
+    assert find_model(str(folder)) == folder
+    assert load_model("tiny", folder, CPU, None).encode("deep nets").shape == (8,)
+    assert not (folder / "ran").exists()
+
+
+def test_load_model_leaves_the_notes_of_transformers_on(sentence_model: Path) -> None:
+    """They are silent while it loads, and as verbose as before afterwards."""
+    import transformers
+
+    logging = transformers.utils.logging
+    before = logging.get_verbosity()
+    logging.set_verbosity_info()
+    try:
+        load_model("tiny", sentence_model, CPU, None)
+        assert logging.get_verbosity() == logging.INFO
+        assert logging.is_progress_bar_enabled()
+    finally:
+        logging.set_verbosity(before)
 
 
 def test_load_model_refuses_broken_weights(folder: Path) -> None:
