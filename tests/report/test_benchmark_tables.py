@@ -137,6 +137,10 @@ def test_write_tables_files_hold_the_same_numbers(tmp_path: Path) -> None:
     assert r" & {\scriptsize [-0.11" in body
     table = pd.read_csv(tmp_path / "tables" / "toy.csv")
     assert table["NDCG@5"].tolist()[:2] == pytest.approx([0.5058, 0.6118])
+    assert table["NDCG@5_std"].tolist()[:2] == pytest.approx([0.0094, 0.0220], abs=1e-4)
+    assert table["NDCG@5_expected"].dropna().tolist() == [0.61]
+    costs = ["parameters", "train_seconds", "seconds_per_epoch", "peak_mib"]
+    assert table.loc[0, costs].tolist() == [1234, 12, 3, 104]
     assert table["NDCG@5_stars"].tolist()[0] == "**"
     assert (table["NDCG@5_low"] < table["NDCG@5_high"]).tolist() == [False, True, False, False]
     below, above = table["NDCG@5_difference_low"], table["NDCG@5_difference_high"]

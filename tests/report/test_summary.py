@@ -16,6 +16,7 @@ from match_graph.benchmark.results import Cell
 from match_graph.metrics import Comparison
 from match_graph.report import summarize
 from match_graph.report.benchmark_tables import (
+    make_csv,
     tabulate_rows,
 )
 from match_graph.report.summary import (
@@ -263,6 +264,8 @@ def test_summarize_model_columns_are_read_from_resolved_settings() -> None:
     ]  # fmt: skip
     shown = [list(row[3:6]) for row in tabulate_rows(rows, results.experiment.measures).rows]
     assert shown[:2] == [["-", "-", "-"], ["no", "document, label", "random"]]
+    table = make_csv(rows, results.experiment.measures)[["blend", "features", "start"]]
+    assert table.iloc[1].tolist() == [False, "document, label", "random"]
     network["model"]["blend"] = "tree"
     rows = summarize(results.model_copy(update={"cells": cells}), "toy")
     assert tabulate_rows(rows, results.experiment.measures).rows[1][3] == "tree"
