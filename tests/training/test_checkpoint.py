@@ -17,7 +17,7 @@ from match_graph.nn.loss import Losses
 from match_graph.runs import Run, start_run
 from match_graph.training import checkpoint
 from match_graph.training import loop as loop_module
-from match_graph.training.checkpoint import LossMeter, SaveTimer, TrainState
+from match_graph.training.checkpoint import LossMeter, SaveTimer, TrainState, close_training
 from match_graph.training.device import make_fabric
 
 
@@ -115,6 +115,20 @@ def test_Run_checkpoint_of_another_model_is_refused(broken_off: Run, make_run, p
         f"but it cannot be used ("
     )
     assert text.endswith(f"); delete the folder '{path.parent}' to train again.")
+
+
+def test_close_training_keeps_the_progress_alone(tmp_path: Path) -> None:
+    """Weights go with the previous checkpoint and the parts; origin and progress stay."""
+    path = tmp_path / STATE
+    train = asdict(TrainState(epoch=2, best=0.5, best_epoch=1))
+    for origin in ("before", "here"):
+        write_state(path, {"origin": origin, "train": train, "model": {"w": torch.ones(9)}})
+    parts = path.parent / "parts-1"
+    parts.mkdir()
+    (parts / "shard").touch()
+    close_training(tmp_path, TrainConfig(epochs=2))
+    assert read_state(path) == {"origin": "here", "train": train}
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
 
 
 def test_SaveTimer_is_due_by_clock_and_cost(

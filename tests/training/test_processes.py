@@ -25,6 +25,7 @@ from match_graph.training.device import make_fabric
 from match_graph.training.processes import (
     gather,
     lead,
+    lead_all,
     sum_up,
 )
 
@@ -357,7 +358,11 @@ def use_parts(folder: Path) -> None:
     """Sums and tensors of three processes, and a leader that fails."""
     fabric = make_fabric(TrainConfig(accelerator="cpu"))
     rank = fabric.global_rank
-    assert sum_up(fabric, torch.tensor([rank, 1])).tolist() == [3, 3]
+    own, calls = torch.tensor([rank, 1]), list[int]()
+    assert sum_up(fabric, own).tolist() == [3, 3]
+    assert own.tolist() == [rank, 1]  # as it was
+    assert lead_all(fabric, lambda: calls.append(rank) or rank) == rank
+    assert calls == [rank]  # once in each process
     assert gather(fabric, torch.tensor([rank])).tolist() == [[0], [1], [2]]
     assert lead(fabric, lambda: rank) == (0 if rank == 0 else None)
 
