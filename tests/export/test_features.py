@@ -200,12 +200,16 @@ READERS = {
 
 @pytest.mark.parametrize("target", sorted(EXPORTS))
 def test_collect_features_load_in_every_library(
-    toy_dataset: MatchFolder, featured: Config, tmp_path: Path, target: str
+    toy_dataset: MatchFolder, featured: Config, tmp_path: Path, match_graph_home: Path, target: str
 ) -> None:
-    """Features of the configuration are the default x, float32, of the right nodes."""
+    """Features of the configuration are the default x, float32, of the right nodes.
+
+    They are kept below the root of the data set.
+    """
     if target in ("ogb", "relbench"):
         pytest.importorskip(target, reason=f"{target} needs match-graph[export]")
     out = export_dataset(toy_dataset, target, tmp_path / "out", config=featured)
+    assert not (match_graph_home / "features").exists()
     documents = np.load(tmp_path / "document.npy").astype(np.float32).tolist()
     expected = dict(zip(toy_dataset.names("document"), documents, strict=True))
     assert READERS[target](out, "document") == expected

@@ -26,6 +26,7 @@ def test_load_ogb_reads_graph_labels_and_splits(toy_dataset: MatchFolder, tmp_pa
     """OGB's reader gives edges, labels (NaN if hidden) and splits."""
     out = export_dataset(toy_dataset, "ogb", tmp_path / "out", ExportOptions(features="ids"))
     dataset, data = load(out), toy_dataset[0]
+    assert (dataset.num_tasks, dataset.num_classes) == (8, 2)
     graph, labels = dataset[0]
     assert graph["num_nodes_dict"] == {name: data[name].num_nodes for name in data.node_types}
     for edge_type in data.edge_types:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pandas as pd
+import pytest
 import torch
 from torch import nn
 from torch_geometric.data import HeteroData
@@ -20,8 +21,11 @@ def load(folder: Path) -> HeteroData:
     return HeteroData.from_dict(torch.load(folder / "data.pt", weights_only=True))
 
 
-def test_export_dataset_graph_is_the_built_one(toy_dataset: MatchFolder, tmp_path: Path) -> None:
-    """Tensors and names equal those of the data set, edges in int64."""
+def test_export_dataset_graph_is_the_built_one(
+    toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tensors and names equal those of the data set, edges in int64; names are read in batches."""
+    monkeypatch.setattr("match_graph.export.parquet.NODE_BATCH", 5)
     out = export_dataset(toy_dataset, "pyg", tmp_path / "out", ExportOptions(include_labels="all"))
     data, built = load(out), toy_dataset[0]
     assert data.node_types == built.node_types
