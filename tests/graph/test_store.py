@@ -1,6 +1,7 @@
 """A build read in place: the same graph, through PyG's stores too."""
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -96,7 +97,7 @@ def test_MappedGraph_feeds_a_NodeLoader_of_pyg(graph: MappedGraph, toy_graph: Bu
 def test_MappedGraph_graph_store_gives_all_layouts(
     graph: MappedGraph, toy_graph: BuiltGraph
 ) -> None:
-    """CSR and CSC as they lie in files, COO expanded."""
+    """CSR and CSC as they lie in files, COO expanded; sizes are numbers of sources and targets."""
     edge_type = has_edge("author")
     row, col = toy_graph.data[edge_type].edge_index
     rows, cols, _ = graph.coo([edge_type])
@@ -106,6 +107,9 @@ def test_MappedGraph_graph_store_gives_all_layouts(
     ptr, index = graph.get_edge_index(edge_type, "csr")
     assert torch.equal(index, col)
     assert torch.equal(ptr.diff(), row.bincount(minlength=12))
+    for attr in graph.get_all_edge_attrs():
+        source, _, target = attr.edge_type
+        assert attr.size == (graph.num_nodes(source), graph.num_nodes(target))
     with pytest.raises(KeyError):
         graph.get_edge_index(("document", "has", "journal"), "csr")
     assert not graph.put_edge_index((row, col), edge_type, "coo")
@@ -221,3 +225,15 @@ def test_MappedGraph_with_edges_as_in_memory(synthetic: Synthetic) -> None:
     words = ("document", "contains", "word")
     mine, other = found.adjacency(words), graph.adjacency(words)
     assert torch.equal(mine.node, other.node)
+
+
+def test_MappedGraph_with_edges_drops_their_attributes(tmp_path: Path) -> None:
+    """They are of the built edges, also where as many others take their place."""
+    corpus, edge_type = toy_corpus(), has_edge("author")
+    author = corpus.edges["author"].assign(edge_attr_0=1.5)
+    corpus = replace(corpus, edges={**corpus.edges, "author": author})
+    graph = open_dataset(corpus, root=tmp_path).graph
+    assert graph.edge_tensor(edge_type, "edge_attr") is not None
+    other = graph.with_edges({edge_type: graph.edge_index(edge_type).flip(1)})
+    assert other.edge_tensor(edge_type, "edge_attr") is None
+    assert other.list_attributes(edge_type) == []
