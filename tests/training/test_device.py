@@ -118,9 +118,29 @@ def test_make_fabric_leaves_deterministic_algorithms_alone(
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     fabric = SimpleNamespace(launch=lambda: None, strategy=None, world_size=1)
     monkeypatch.setattr(device_module, "Fabric", lambda **_: fabric)
+    make_fabric(TrainConfig(accelerator="cuda", precision="32-true"))
+    assert "CUBLAS_WORKSPACE_CONFIG" not in os.environ
     make_fabric(TrainConfig(accelerator="cuda", precision="32-true", deterministic=True))
     assert describe_determinism() == (False, False, False)
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"  # torch reads it once per process
+
+
+def test_make_fabric_alone_takes_a_device_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one of its place on the machine, of two where four processes share them."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    given: list[torch.device] = []
+    fabric = SimpleNamespace(launch=lambda: None, strategy=None, world_size=1)
+
+    def make(strategy, **_):
+        given.append(strategy.root_device)
+        return fabric
+
+    monkeypatch.setattr(device_module, "Fabric", make)
+    for rank in range(4):
+        monkeypatch.setenv("LOCAL_RANK", str(rank))
+        make_fabric(TrainConfig(accelerator="cuda", precision="32-true"), alone=True)
+    assert given == [torch.device("cuda", rank) for rank in (0, 1, 0, 1)]
 
 
 @pytest.mark.parametrize("before", [(False, False), (True, False), (True, True), (False, True)])
