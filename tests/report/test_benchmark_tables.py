@@ -1,5 +1,6 @@
 """Tables and figures of a benchmark: what they hold, and that all forms agree."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -155,9 +156,11 @@ def test_write_tables_files_hold_the_same_numbers(tmp_path: Path) -> None:
 
 
 def test_write_tables_marks_of_better_rows_are_the_same_in_csv(tmp_path: Path) -> None:
-    """Plus signs are not escaped as formulas."""
+    """Plus signs are not escaped as formulas; the interval of a difference has them too."""
     values = {"MATCH": spread()["A & B_1"], "better": spread()["MATCH"]}
     write_tables(write_cells(tmp_path, values, 5), make_results(values, 5, expected={}))
+    text = (tmp_path / "tables" / "toy.md").read_text().replace("\\", "")
+    assert re.search(r"\+\+<br>\[\+0\.\d{4}, \+0\.\d{4}\]", text)
     table = pd.read_csv(tmp_path / "tables" / "toy.csv")
     assert table["NDCG@5_stars"].tolist()[1] == "++"
 

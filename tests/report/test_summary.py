@@ -245,6 +245,37 @@ def test_summarize_costs_are_of_one_device() -> None:
     assert f"seeds 0, 1, 2 ran on CPU: {tail} CPU with 8 threads." in notes.notes
 
 
+def test_summarize_costs_leave_out_resumed_runs() -> None:
+    """The seconds of a killed stage are lost; the memory of all of its runs counts."""
+    results = make_results()
+    cells = [
+        cell.model_copy(update={"resumed": True, "seconds_per_epoch": None})
+        if (cell.row, cell.seed) == ("MATCH", 2)
+        else cell
+        for cell in results.cells
+    ]
+    rows = summarize(results.model_copy(update={"cells": cells}), "toy")
+    [row] = [row for row in rows if row.name == "MATCH"]
+    assert (row.train_seconds, row.seconds_per_epoch, row.peak_mib) == (6.0, 1.5, 102.0)
+    assert row.runs == 3
+
+
+def test_summarize_names_cells_that_wait(tmp_path: Path) -> None:
+    """A note has their seeds; what is published leaves them out."""
+    results, folder = make_results(), write_cells(tmp_path)
+    waiting = {"status": "waiting", "metrics": {}, "history": [], "seconds": {}, "peak_mib": {}}
+    cells = [
+        cell.model_copy(update=waiting) if (cell.row, cell.seed) == ("MATCH", 2) else cell
+        for cell in results.cells
+    ]
+    results = results.model_copy(update={"cells": cells})
+    assert "MATCH: seed 2: not finished." in collect_notes(summarize(results, "toy"))
+    publish(results, folder, tmp_path)
+    found = read_results(tmp_path).cells
+    assert len(found) == len(cells) - 1
+    assert {cell.status for cell in found} == {"done", "refused"}
+
+
 def test_summarize_model_columns_are_read_from_resolved_settings() -> None:
     """A network has blend, features and initialization; a baseline features alone."""
     results = make_results()
