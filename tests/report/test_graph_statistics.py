@@ -8,10 +8,12 @@ import pytest
 
 from match_graph.cli import main
 from match_graph.datasets import MatchFolder, open_dataset
+from match_graph.graph.statistics import describe_parents
 from match_graph.io import Reporter
-from match_graph.report import write_graph_report
+from match_graph.report import graph_statistics, write_graph_report
 from match_graph.testing import write_match_folder
 from match_graph.testing.toy import toy_documents
+from match_graph.typing import CONTAINS, TAGGED
 
 PICTURES = ["degrees.png", "labels.png", "coverage.png", "parents.png"]
 
@@ -44,6 +46,41 @@ def test_write_graph_report_has_every_table_and_picture(report: list[Path]) -> N
     assert len(blocks) == 6
     for block in blocks:
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block}) == 1
+
+
+def test_write_graph_report_draws_what_it_says(
+    toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shares of nodes with at least as many edges, training documents of labels, and parents."""
+    pytest.importorskip("matplotlib", reason="pictures need match-graph[report]")
+    figures: dict = {}
+
+    def keep(figure, path: Path, dpi: int) -> None:
+        figures[path.name] = figure
+
+    monkeypatch.setattr(graph_statistics, "save_figure", keep)
+    write_graph_report(toy_dataset, tmp_path)
+    graph = toy_dataset.graph
+    documents, others = figures["degrees.png"].axes
+    assert (documents.get_title(), others.get_title()) == (
+        "per document", "per node at the other end",
+    )  # fmt: skip
+    [line] = [one for one in documents.get_lines() if one.get_label() == "document contains word"]
+    degree = graph.adjacency(CONTAINS).ptr.diff()
+    degree = degree[degree > 0].double()
+    number, share = line.get_data()
+    assert number.tolist() == degree.unique().tolist()
+    assert share.tolist() == pytest.approx([float((degree >= n).double().mean()) for n in number])
+    frequency, depths = figures["labels.png"].axes
+    [line] = frequency.get_lines()
+    count = graph.edge_index(TAGGED)[1].bincount().sort(descending=True).values
+    assert line.get_ydata().tolist() == count[count > 0].tolist()
+    bars = [bar.get_height() for bar in depths.patches]
+    assert bars == toy_dataset.hierarchy.depth.bincount().tolist()
+    [parents] = figures["parents.png"].axes
+    bars = [bar.get_height() for bar in parents.patches]
+    never, *tenths = describe_parents(graph, toy_dataset.targets)["edges"]
+    assert (never, bars) == (1, tenths)
 
 
 def test_write_graph_report_without_gold_labels_of_training(tmp_path: Path) -> None:
