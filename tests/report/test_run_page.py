@@ -16,7 +16,7 @@ from match_graph.io.run_folder import HISTORY, METRICS, RECORD, RELIABILITY
 from match_graph.report.charts import BarChart, LineChart
 from match_graph.report.page import Case, Note, Page, render_page
 from match_graph.report.page_parts import CaseOptions
-from match_graph.report.run_page import draw_columns, make_run_page
+from match_graph.report.run_page import _group_slices, draw_columns, make_run_page
 from match_graph.report.tables import Table
 from match_graph.runs.measures import ABOUT_POLICY
 from match_graph.runs.readers import read_record
@@ -211,3 +211,12 @@ def test_draw_columns_that_are_not_finite_are_left_out() -> None:
     )
     [series] = draw_columns(table, ["loss", "other", "absent"])
     assert (series.name, series.x, series.y) == ("loss", [1], [1.0])
+
+
+def test_group_slices_go_from_head_to_tail_and_roots_down() -> None:
+    """Depth 10 is below depth 2; a group without slices is left out."""
+    found = dict.fromkeys(("depth_10", "tail", "depth_2", "head"), 0.5)
+    assert _group_slices(found) == {
+        "by frequency": ["head", "tail"], "by depth": ["depth_2", "depth_10"]
+    }  # fmt: skip
+    assert _group_slices({"torso": 0.5}) == {"by frequency": ["torso"]}
