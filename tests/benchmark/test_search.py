@@ -28,6 +28,7 @@ from match_graph.benchmark.row_search import (
 from match_graph.benchmark.search import RECORDS, TRIALS, TUNED, _Searcher
 from match_graph.benchmark.space import Range
 from match_graph.benchmark.trial import (
+    PRUNED_ON,
     SECONDS,
     TrialWork,
     open_study,
@@ -243,6 +244,8 @@ def test_watch_trial_compares_on_each_data_set() -> None:
     study.tell(trial, state=optuna.trial.TrialState.PRUNED)
     assert read_pruned(study.trials[-1]) == pytest.approx(0.4)  # not 1.4
     assert read_pruned(study.trials[0]) is None
+    table = list_trials([RowSearch(PlannedRow(name="row"), {}, study)])
+    assert table["epochs"].tolist() == [6, 6, 6, 6, 5]  # of both data sets
 
 
 def test_run_search_minutes_are_of_a_row(make_search, tmp_path: Path) -> None:
@@ -677,13 +680,39 @@ def test_run_trial_value_is_the_mean_over_data_sets(
     monkeypatch.setattr("match_graph.benchmark.trial.open_cell", open_here)
     study = open_study(tmp_path / JOURNAL, "row")
     assert study.direction.name == "MAXIMIZE"
-    row = PlannedRow(name="row")
-    cells = tuple(PlannedCell(name, name, row, 0, name, Config(), "") for name in ("a", "b"))
-    work = TrialWork(
-        cells[0], tmp_path, None, None, 1, {}, run_trial, cells, (None, None),
-        tmp_path / JOURNAL, "row", study.ask()._trial_id, "P@1",
-    )  # fmt: skip
-    run_trial(work)
+    run_trial(make_trial_work(tmp_path, study))
     [trial] = study.get_trials()
     assert trial.value == pytest.approx(0.4)
     assert evaluated == [{"with_test": False}] * 2
+
+
+def make_trial_work(folder: Path, study: optuna.Study) -> TrialWork:
+    """Work order of a new trial on the data sets a and b."""
+    row = PlannedRow(name="row")
+    cells = tuple(PlannedCell(name, name, row, 0, name, Config(), "") for name in ("a", "b"))
+    return TrialWork(
+        cells[0], folder, None, None, 1, {}, run_trial, cells, (None, None), folder / JOURNAL,
+        "row", study.ask()._trial_id, "P@1",
+    )  # fmt: skip
+
+
+def test_run_trial_names_the_data_set_that_it_was_pruned_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one, where the first was finished by a call that was killed."""
+
+    def prune(_watch) -> None:
+        raise optuna.TrialPruned
+
+    def open_here(_work: TrialWork, cell: PlannedCell, _vectors: None) -> SimpleNamespace:
+        return SimpleNamespace(
+            is_finished=cell.dataset == "a",
+            train=prune,
+            read_metrics=lambda: {"valid": {"P@1": 0.5}},
+        )
+
+    monkeypatch.setattr("match_graph.benchmark.trial.open_cell", open_here)
+    study = open_study(tmp_path / JOURNAL, "row")
+    run_trial(make_trial_work(tmp_path, study))
+    [trial] = study.get_trials()
+    assert (trial.state.name, trial.user_attrs[PRUNED_ON]) == ("PRUNED", "b")
