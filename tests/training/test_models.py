@@ -245,6 +245,19 @@ def test_Model_build_starts_from_the_seed() -> None:
     assert (baseline.num_labels, baseline.seed, baseline.width) == (6, 5, 7)
 
 
+def test_NeuralModel_hash_files_follow_own_code(tmp_path: Path) -> None:
+    """A run of an encoder that has changed since is recognized by it."""
+    text = "from match_graph.nn import ENCODERS\n\n\nclass Mine(ENCODERS['match']):\n    pass\n"
+    code = tmp_path / "own_encoder.py"
+    found = []
+    for content in (text, f"{text}    offset = 1\n"):
+        code.write_text(content)
+        model = find_model(load_config(settings=[f"model.encoder={code}:Mine"]))
+        found.append(model.hash_files())
+    assert [one.keys() for one in found] == [{"model.encoder"}] * 2
+    assert found[0] != found[1]
+
+
 def test_NeuralModel_load_leaves_random_numbers(trained_run: Run) -> None:
     """Whoever evaluates or predicts between two draws draws the same as without."""
     state = torch.get_rng_state()
