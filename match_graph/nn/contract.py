@@ -122,16 +122,19 @@ def make_encoder(
         ConfigError: The constructor does not call that of `Encoder`, or sets no width.
     """
     encoder = cls.__new__(cls)
+    cause = None
     try:
         encoder.__init__(embedding, config)  # type: ignore[misc]
-    except AttributeError:
-        if "_embedding" in vars(encoder):
+    except AttributeError as error:
+        # nn.Module names no object if it lacks its constructor's call
+        if "_embedding" in vars(encoder) or error.obj not in (None, encoder):
             raise
+        cause = error
     if "_embedding" not in vars(encoder):
         raise ConfigError(
             f"The encoder '{name}' must keep the contract: __init__ must begin with "
             f"super().__init__(embedding, config), but does not."
-        )
+        ) from cause
     check_width(encoder, name)
     return encoder
 

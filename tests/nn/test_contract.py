@@ -172,6 +172,15 @@ class Failing(Plain):
         self.out_channels = config.width
 
 
+class Mistaken(Plain):
+    """Fails before it calls the constructor."""
+
+    def __init__(self, embedding, config) -> None:
+        width = config.width
+        Encoder.__init__(self, embedding, config)
+        self.out_channels = width
+
+
 @pytest.mark.parametrize("cls", [Plain, Eager])
 def test_make_encoder_without_the_base_constructor(cls) -> None:
     """An encoder that forgets `super().__init__` is told so; it raised an AttributeError."""
@@ -184,11 +193,12 @@ def test_make_encoder_without_the_base_constructor(cls) -> None:
     )
 
 
-def test_make_encoder_other_attribute_errors_are_its_own() -> None:
+@pytest.mark.parametrize("cls", [Failing, Mistaken])
+def test_make_encoder_other_attribute_errors_are_its_own(cls) -> None:
     """A mistake of the constructor itself is raised as it is."""
     embedding = TokenEmbedding(TokenSpace(("word",), (2,)), 4)
     with pytest.raises(AttributeError, match="'Config' object has no attribute 'width'"):
-        make_encoder(Failing, embedding, Failing.Config(), "my:Own")
+        make_encoder(cls, embedding, cls.Config(), "my:Own")
 
 
 @pytest.mark.parametrize("width", [None, 0, "4"])
