@@ -183,7 +183,7 @@ class Mistaken(Plain):
 
 @pytest.mark.parametrize("cls", [Plain, Eager])
 def test_make_encoder_without_the_base_constructor(cls) -> None:
-    """An encoder that forgets `super().__init__` is told so; it raised an AttributeError."""
+    """An encoder whose constructor leaves out `super().__init__` is refused in one sentence."""
     embedding = TokenEmbedding(TokenSpace(("word",), (2,)), 4)
     with pytest.raises(ConfigError) as caught:
         make_encoder(cls, embedding, cls.Config(), "my:Own")
