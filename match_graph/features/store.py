@@ -67,7 +67,7 @@ def open_features(
         dataset: Built data set.
         node_type: Node type.
         root: Root folder, under which they are kept; None takes the default.
-        reporter: Progress reporter; None prints nothing.
+        reporter: Progress reporter; None prints nothing but warnings.
 
     Raises:
         CorpusError: The data set has no such type or column; a file cannot be read; rows, ids or
