@@ -126,8 +126,9 @@ def make_encoder(
     try:
         encoder.__init__(embedding, config)  # type: ignore[misc]
     except AttributeError as error:
-        # nn.Module names no object if it lacks its constructor's call
-        if "_embedding" in vars(encoder) or error.obj not in (None, encoder):
+        # nn.Module names no object where its constructor was not called
+        is_own = error.obj is None or error.obj is encoder
+        if "_embedding" in vars(encoder) or not is_own:
             raise
         cause = error
     if "_embedding" not in vars(encoder):
