@@ -183,7 +183,8 @@ class Start(Settings):
         from match_graph.training.models import find_model
 
         resolved = load_preset_config(self.config, self.name_settings(), self.preset)
-        find_model(resolved).check_used()
+        file = load_config(self.config)  # a run's names its data set, and holds all settings
+        find_model(resolved).check_used(file if file.dataset else None)
         reporter = Reporter(self.quiet)
         if self.find_cluster(reporter) is not None:  # built by it, and found by the run
             self.open_dataset(self.dataset, resolved, reporter)

@@ -121,10 +121,10 @@ def make_encoder(
     Raises:
         ConfigError: The constructor does not call that of `Encoder`, or sets no width.
     """
-    encoder = cls.__new__(cls)
+    encoder = cls.__new__(cls)  # made before it is initialized, to see how far that came
     cause = None
     try:
-        encoder.__init__(embedding, config)  # type: ignore[misc]
+        encoder.__init__(embedding, config)  # type: ignore[misc]  # by name, as it is made already
     except AttributeError as error:
         # nn.Module names no object where its constructor was not called
         is_own = error.obj is None or error.obj is encoder

@@ -87,7 +87,7 @@ class Run(RunFinish):
             raise ConfigError(
                 f"Vectors are pre-trained for networks that start from them, but the encoder "
                 f"'{self.config.model.encoder}' with model.init={self.config.model.init} does not; "
-                f"choose another encoder, or model.init=spherical."
+                f"choose another encoder, or model.init=spherical for a network."
             )
         with self._locked():
             self._pretrain_once()

@@ -125,22 +125,22 @@ class Model(ABC):
         settings = self.settings.model_dump(mode="json")
         return self.config.model.model_copy(update={"encoder_config": settings})
 
-    def check_used(self) -> None:
+    def check_used(self, base: Config | None = None) -> None:
         """Refuses settings that the model does not use, in a configuration as given by the caller.
 
-        That of a run, which names its data set, holds all settings, and passes.
+        Args:
+            base: What the caller started from, such as the configuration of a run, which holds all
+                settings; None for the defaults.
 
         Raises:
-            ConfigError: Such a setting is not the default.
+            ConfigError: Such a setting is another than there.
         """
-        if self.config.dataset:
-            return
-        default = Config()
+        base = Config() if base is None else base
         unused = [
             f"{section}.{name}"
             for section, used in self.used.items()
             for name, value in getattr(self.config, section)
-            if name not in used and value != getattr(getattr(default, section), name)
+            if name not in used and value != getattr(getattr(base, section), name)
         ]
         if unused:
             raise ConfigError(

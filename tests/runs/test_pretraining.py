@@ -245,7 +245,7 @@ def test_Run_pretrain_refuses_models_without_vectors(start, settings, found) -> 
         run.pretrain()
     assert str(caught.value) == (
         f"Vectors are pre-trained for networks that start from them, but the encoder {found} does "
-        f"not; choose another encoder, or model.init=spherical."
+        f"not; choose another encoder, or model.init=spherical for a network."
     )
     assert not (run.folder / VECTORS).exists()
 

@@ -295,10 +295,14 @@ def test_check_used_refuses_what_a_baseline_does_not_use() -> None:
 
 
 def test_check_used_takes_the_configuration_of_a_run(baseline_run: Run) -> None:
-    """The command that a message advises to train a baseline names its resolved configuration."""
-    config = load_config(baseline_run.folder / CONFIG)
+    """All settings of the file pass, as a message advises to name it; others are refused."""
+    path = baseline_run.folder / CONFIG
+    config = load_config(path)
     assert config.train.epochs is not None
-    find_model(config).check_used()
+    find_model(config).check_used(config)
+    with pytest.raises(ConfigError, match=r"found train\.epochs, train\.learning_rate; leave"):
+        changed = load_config(path, ["train.epochs=77", "train.learning_rate=77"])
+        find_model(changed).check_used(config)
 
 
 def write_checkpoint(folder: Path) -> Path:
