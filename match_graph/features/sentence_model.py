@@ -214,6 +214,6 @@ def quiet_transformers() -> Iterator[None]:
 
 
 def is_bfloat16_native() -> bool:
-    """Whether the CPU multiplies bfloat16; those that emulate it are six times slower."""
+    """Whether the CPU has instructions for bfloat16; emulation is six times slower."""
     has: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
     return bool(has.get("avx512_bf16") or has.get("amx_bf16"))

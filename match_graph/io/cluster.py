@@ -189,9 +189,9 @@ class ClusterCalls:
 
 
 def is_wanted() -> bool:
-    """Whether the result of the Dask task that this thread runs is still awaited.
+    """Whether a client still waits for the result of this thread's Dask task.
 
-    It is not after `Calls.cancel`, or when the client has ended.
+    None does after `Calls.cancel`, or when the client has ended.
     """
     from distributed import get_worker
 

@@ -59,7 +59,7 @@ def fetch_record(record: int, folder: Path, dataset: str, track: Track | None = 
 
 
 def is_broken_off(folder: Path) -> bool:
-    """Whether a download by `fetch_record` into a folder is incomplete."""
+    """Whether `fetch_record` has files left to download into a folder."""
     wanted = folder / _WANTED
     names = wanted.read_text(encoding="utf-8").split("\n") if wanted.is_file() else []
     return not all((folder / name).is_file() for name in names)

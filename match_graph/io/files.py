@@ -291,7 +291,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def is_finite(values: Tensor) -> bool:
-    """Whether all values are finite, without a mask of their size in memory."""
+    """Whether all values are finite, from their extremes, so that no mask is allocated."""
     return not values.numel() or all(bool(value.isfinite()) for value in values.aminmax())
 
 

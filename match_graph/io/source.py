@@ -244,7 +244,7 @@ def unreadable(path: Path, error: Exception) -> CorpusError:
 
 
 def is_there(path: Path) -> bool:
-    """Whether a path exists; broken links count, as reading refuses them with a reason."""
+    """Whether a path exists, if only as a broken link, which reading then refuses."""
     try:
         return os.path.lexists(path)
     except ValueError:  # a NUL in the name

@@ -35,7 +35,7 @@ class Evidence(StrictModel):
 
 
 class WordEvidence(StrictModel):
-    """What the linear classifier adds to a label's logit for a word, as in `Evidence`."""
+    """Contribution of a word to a label's logit by the linear classifier, as in `Evidence`."""
 
     word: str
     linear: float

@@ -33,7 +33,7 @@ class Item:
 
 @dataclass(frozen=True)
 class LinearEvidence:
-    """What a linear classifier adds to the logits of K labels, token by token.
+    """Contributions of each token to the logits of K labels by a linear classifier.
 
     Exact, but for scaled scores below -8, where the calibration fades.
 
@@ -143,7 +143,7 @@ class DocumentEvidence:
         return last.share.cpu()[last.num_queries + places]
 
     def weigh_linear(self, labels: Tensor) -> LinearEvidence | None:
-        """What the linear classifier adds to calibrated logits of labels [K]; None without one."""
+        """Contributions of the linear classifier, if any, to calibrated logits of labels [K]."""
         linear, blend = self.classifier.linear, self.classifier.blend
         calibration = self.classifier.calibration
         if linear is None:

@@ -37,7 +37,7 @@ class Input:
         return self.blocks[0].path
 
     def describe(self) -> dict[str, Any]:
-        """What identifies the content of the file; a result of anything else is outdated."""
+        """Path, size, time and blocks of the file; results of others are outdated."""
         first = self.blocks[0]
         return {
             "input": str(first.path),

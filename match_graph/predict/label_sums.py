@@ -38,7 +38,7 @@ _UNKNOWN = "unknown"
 
 @dataclass(frozen=True)
 class RunLabels:
-    """What measures take from a run: its labels, their frequencies and thresholds.
+    """Labels of a run with frequencies and thresholds, as measures need them.
 
     Args:
         row: Row of each label by name.

@@ -54,7 +54,7 @@ class PretrainCheckpoint:
     origin: str
 
     def is_there(self) -> bool:
-        """Whether there is a checkpoint."""
+        """Whether the folder has a checkpoint of pre-training."""
         return has_state(self.path)
 
     def write(self, trainer: SphericalTrainer) -> None:

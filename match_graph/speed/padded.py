@@ -18,7 +18,7 @@ RELEASE_LENGTH = 500
 
 
 def is_match(config: Config) -> bool:
-    """Whether encoder and head are those of MATCH, whose weights `PaddedModel` can take."""
+    """Whether a model has MATCH's encoder and a linear head, as `PaddedModel` has."""
     model = find_model(config)
     return model.cls is MatchEncoder and find_head(config.model) is LinearHead
 

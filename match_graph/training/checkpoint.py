@@ -36,7 +36,7 @@ RECENT = 100
 
 
 def is_save_point(step: int) -> bool:
-    """Whether a checkpoint may be written after a batch of an epoch, counted from 1."""
+    """Whether a step of an epoch, counted from 1, is one of those where checkpoints are allowed."""
     return step % SAVE_POINT_EVERY == 0
 
 
@@ -234,7 +234,7 @@ class SaveTimer:
         self.last, self.cost = time.monotonic(), 0.0
 
     def is_due(self, step: int) -> bool:
-        """Whether to write one after a step."""
+        """Whether a checkpoint is due after a step."""
         if not is_save_point(step):
             return False
         return self._ask(time.monotonic() - self.last >= self.seconds)

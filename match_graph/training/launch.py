@@ -66,7 +66,7 @@ def is_by_torchrun() -> bool:
 
 
 def is_first() -> bool:
-    """Whether this is the first of the processes that torchrun started, or it started none."""
+    """Whether this process has rank 0, or runs without torchrun."""
     return not is_by_torchrun() or read_number("RANK") == 0
 
 
