@@ -51,7 +51,7 @@ class PaddedModel(nn.Module):
         if encoder.field is not None:
             self.field = nn.Parameter(encoder.field.detach().clone())
         self.dropout = nn.Dropout(model.embedding.dropout.p)
-        self.encoder = _make_encoder(encoder)
+        self.encoder = _make_transformer(encoder)
         self.head = nn.Linear(head.in_channels, head.num_labels)
         self.head.load_state_dict(head.state_dict())
 
@@ -88,7 +88,7 @@ class PaddedModel(nn.Module):
         return row[kept], column[kept], kept, length
 
 
-def _make_encoder(encoder: MatchEncoder) -> nn.TransformerEncoder:
+def _make_transformer(encoder: MatchEncoder) -> nn.TransformerEncoder:
     layers: Any = list(encoder.layers)
     layer = nn.TransformerEncoderLayer(
         encoder.channels,
