@@ -219,6 +219,10 @@ def test_make_differences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert line.split(" | ")[2].startswith(f"{show(of_base.mean())} (")
     with pytest.raises(MatchGraphError, match=r"Differences must be of rows of toy, found 'SAGE'"):
         content["fill"](text.replace("Omikuji", "SAGE"))
+    summary = text.replace("differences: encoders/toy", "summary: encoders")
+    assert "| Omikuji |" in content["fill"](summary)
+    with pytest.raises(MatchGraphError, match="A summary must be of rows of encoders, found 'SAG'"):
+        content["fill"](summary.replace("Omikuji", "SAG"))
     published = read_results(tmp_path / "encoders")
     cells = [
         cell

@@ -216,6 +216,7 @@ def make_summary(experiments: list[str], measure: str, names: list[str]) -> str:
     head, splits, references = list[str](), set[str](), set[str]()
     cells: dict[str, list[str]] = {name: [] for name in names}
     runs: dict[int, dict[str, list[str]]] = {}
+    known: dict[str, None] = {}  # names of rows, in order
     for experiment in experiments:
         results = read(experiment, [measure])
         reference = str(results.experiment.reference)
@@ -223,6 +224,7 @@ def make_summary(experiments: list[str], measure: str, names: list[str]) -> str:
         splits.add(results.experiment.split)
         for record in results.datasets:
             rows = {row.name: row for row in summarize(results, record.name)}
+            known |= dict.fromkeys(rows)
             documents, labels = record.documents["train"], record.num_labels
             head.append(f"{record.name}<br>{documents:,} documents<br>{labels:,} labels")
             for name in names:
@@ -232,6 +234,11 @@ def make_summary(experiments: list[str], measure: str, names: list[str]) -> str:
                     continue
                 runs.setdefault(row.runs, {}).setdefault(name, []).append(record.name)
                 cells[name].append(_show(row.measured[measure], name == reference))
+    if unknown := [name for name in names if name not in known]:
+        raise MatchGraphError(
+            f"A summary must be of rows of {' or '.join(experiments)}, found '{unknown[0]}'; take "
+            f"some of {', '.join(known)}."
+        )
     reference = name_reference(references, experiments)
     text = join_rows(head, ([name, *found] for name, found in cells.items()))
     kind = _describe_runs(runs)
