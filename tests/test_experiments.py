@@ -163,7 +163,10 @@ def test_write_tables_takes_results(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     write_results(tmp_path / "encoders", published.model_copy(update={"experiment": alone}))
     with pytest.raises(MatchGraphError, match="must have one row of reference, found None"):
         content["fill"]("<!-- summary: encoders P@1: MATCH -->\n<!-- end -->")
-    write_results(tmp_path / "encoders", published)
+    [record] = published.datasets
+    without = record.rows[0].model_copy(update={"name": "Omikuji"})  # a row that was not run
+    record = record.model_copy(update={"rows": [*record.rows, without]})
+    write_results(tmp_path / "encoders", published.model_copy(update={"datasets": [record]}))
     text = (
         "<!-- summary: encoders encoders P@1: MATCH | Omikuji | TF-IDF + linear -->\n<!-- end -->\n"
     )
