@@ -65,7 +65,8 @@ class PaddedModel(nn.Module):
         )
         padding = torch.ones(shape, dtype=torch.bool, device=row.device)
         padding[row, column] = False
-        code = sinusoids(position.view(-1), self.position_channels).view(*shape, -1)
+        code = sinusoids(position.view(-1), self.position_channels)
+        code = code.view(*shape, self.position_channels)
         code = code * (field == self.word_field).unsqueeze(-1)
         content = torch.cat([self.dropout(self.embedding(token_id) * self.scale), code], dim=-1)
         if self.field is not None:

@@ -70,9 +70,9 @@ class MatchEncoder(Encoder):
         num_heads: NumTokens = Field(2, description="number of attention heads, the paper's k")
         position_channels: int = Field(
             28,
-            ge=2,
+            ge=0,
             le=MAX_CHANNELS,
-            description="width of the sinusoidal code joined to each word",
+            description="width of the sinusoidal code joined to each word; 0: words are a set",
         )
         feed_forward: NumTokens = Field(
             4, description="width of the hidden layer, as a factor of the encoder's"

@@ -181,7 +181,7 @@ def reorder(batch: EgoBatch, document: int, words: bool) -> EgoBatch:
 def test_MatchEncoder_metadata_are_a_set_and_words_a_sequence(
     toy_space: TokenSpace, toy_batch: EgoBatch
 ) -> None:
-    """The order of metadata does not matter, that of words does."""
+    """The order of metadata does not matter, that of words does, if they have position codes."""
     encoder = make_encoder(toy_space)
     before = encoder(toy_batch).document
     metadata = encoder(reorder(toy_batch, 0, words=False))
@@ -189,6 +189,10 @@ def test_MatchEncoder_metadata_are_a_set_and_words_a_sequence(
     assert torch.allclose(metadata.document, before, rtol=1e-10, atol=1e-12)
     words = encoder(reorder(toy_batch, 0, words=True)).document
     assert float((words[0] - before[0]).abs().max()) > 1e-3
+    encoder = make_encoder(toy_space, position_channels=0)
+    before = encoder(toy_batch).document
+    words = encoder(reorder(toy_batch, 0, words=True)).document
+    assert torch.allclose(words, before, rtol=1e-10, atol=1e-12)
 
 
 def test_MatchEncoder_defaults_are_the_papers() -> None:
