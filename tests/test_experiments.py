@@ -61,7 +61,7 @@ def test_the_folder_holds_data_only() -> None:
     """But for the scripts that measure and plan at scale, draw subsets, and write tables."""
     assert {path.stem for path in PATHS} == {
         "comparison", "defaults", "encoders", "features", "hierarchy", "metadata_ablation",
-        "metadata_weight", "oaxmlc", "pina", "pretraining", "sizes",
+        "metadata_weight", "oaxmlc", "pina", "pretraining", "sizes", "small_corpora",
     }  # fmt: skip
     files = [path for path in FOLDER.rglob("*") if path.is_file() and path.suffix != ".pyc"]
     kinds = {path.suffix for path in files if path.suffix != ".py"}
