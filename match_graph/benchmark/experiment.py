@@ -124,6 +124,7 @@ class Experiment(StrictModel):
         description="names of the data sets on whose validation settings or defaults were chosen; "
         "others are for reporting alone",
     )
+    report_on: list[str] = Field([], description="names of data sets on which nothing is chosen")
     runs: int = Field(3, ge=1, le=10_000, description="seeds per row")
     seed: int = Field(0, ge=0, lt=2**32, description="first seed")
     threads: int = Field(
@@ -173,6 +174,8 @@ class Experiment(StrictModel):
                 clause = suggest(self.reference, names)
                 faults.append(f"'reference' must be one of the rows {names}, found "
                               f"'{self.reference}'; {clause}.")  # fmt: skip
+        if both := [name for name in self.report_on if name in self.tuned_on]:
+            faults.append(f"'report_on': {both} are in 'tuned_on', too; take them out of one.")
         if faults:
             raise ValueError("\n".join(faults))
         return self

@@ -78,8 +78,8 @@ def run_search(
         rows: Names of rows to search; None searches all that have a space and no base.
 
     Raises:
-        ConfigError: There is nothing to search, a value of a space is invalid, or Optuna is not
-            installed.
+        ConfigError: There is nothing to search, a value of a space is invalid, a data set is for
+            reporting alone, or Optuna is not installed.
         CheckpointError: The folder is of another search, or one is at work there.
     """
     import_extra("optuna", "A search", "tune")
@@ -89,12 +89,27 @@ def run_search(
     with hold_folder(out, "search"):
         check_spaces(experiment)
         plan = make_plan(experiment.model_copy(update={"runs": 1}), place, reporter)
+        check_tunable(plan)
         searches = open_searches(plan, out, rows, reporter)
         earlier = open_earlier(plan, out, searches)
         for search in searches:
             begin(plan, search)
         runs = experiment.runs
         return _Searcher(plan, out, place, cluster, reporter, searches, earlier, runs).run()
+
+
+def check_tunable(plan: Plan) -> None:
+    """Checks that no data set of a search is one of those for reporting alone.
+
+    Raises:
+        ConfigError: One is.
+    """
+    reported = plan.experiment.report_on
+    if found := [one.name for one in plan.datasets if one.name in reported]:
+        raise ConfigError(
+            f"A search must be on data sets that settings may be chosen on, found '{found[0]}' in "
+            f"'report_on' of the experiment; search on another data set."
+        )
 
 
 class _Searcher:

@@ -300,6 +300,13 @@ def test_load_experiment_valid_does_not_fault_before_anything(write) -> None:
     assert load_experiment(write(measures=["P@1", "ECE@5"], split="valid")).split == "valid"
 
 
+def test_load_experiment_nothing_is_chosen_on_what_is_reported(write) -> None:
+    """A data set is for tuning or for reporting, not for both."""
+    assert load_experiment(write(tuned_on=["a"], report_on=["b"])).report_on == ["b"]
+    text = message(write(tuned_on=["a", "b"], report_on=["b"]))
+    assert text.endswith("'report_on': ['b'] are in 'tuned_on', too; take them out of one.")
+
+
 def test_load_experiment_takes_the_measures_of_oaxmlc_bench(write) -> None:
     """They are known by name, so that a wrong one is refused before training."""
     measures = ["at_least_k/P@1", "at_least_k/NDCG@3", "at_least_k/RankedSum@3",

@@ -318,6 +318,7 @@ def test_run_search_row_at_a_preset_has_its_own_space_alone(make_search, tmp_pat
             r"'rows', MATCH, 'train.learning_rate': '.*' is given by 'overrides' or --set",
         ),
         ({"grid": {"train.epochs": [1]}, "reference": None}, "takes the place of a grid"),
+        ({"report_on": ["toy"]}, "chosen on, found 'toy' in 'report_on' of the experiment; search"),
     ],
 )
 def test_run_search_faults(make_search, tmp_path: Path, changes, fault: str) -> None:
