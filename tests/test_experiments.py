@@ -417,8 +417,8 @@ def test_measure_adds_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_plot_sizes(tmp_path: Path) -> None:
-    """A row's interval on each subset, by number of training documents."""
-    names = [str(write_match_folder(tmp_path / f"toy_{number}")) for number in (8, 16)]
+    """A row's interval on each subset and the whole corpus, by number of training documents."""
+    names = [str(write_match_folder(tmp_path / name)) for name in ("toy_8", "toy_16", "toy")]
     experiment = load_experiment("sizes", names, runs=1, settings=TINY)
     rows = [row for row in experiment.rows if row.name in ("TF-IDF + linear", "MATCH")]
     run_benchmark(experiment.model_copy(update={"rows": rows}), tmp_path, tmp_path / "root")
@@ -427,9 +427,14 @@ def test_plot_sizes(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     tables["publish"](tables["read_results"](tmp_path), tmp_path, tmp_path / "out")
     published = tables["read_results"](tmp_path / "out")
-    content["main"](tmp_path / "out")
+    cells = [cell for cell in published.cells if cell.dataset != "toy"]
+    subsets = published.model_copy(update={"datasets": published.datasets[:2], "cells": cells})
+    write_results(tmp_path / "out", subsets)
+    (tmp_path / "whole").mkdir()
+    write_results(tmp_path / "whole", published)
+    content["main"](tmp_path / "out", tmp_path / "whole")
     assert (tmp_path / "out" / "sizes.png").stat().st_size > 10_000
-    gaps = content["list_gaps"](published, published.datasets)
+    gaps = content["list_gaps"](published, ["toy_8", "toy"])
     assert list(gaps) == ["TF-IDF + linear"]
     assert [low <= gap <= high for _, gap, low, high in gaps["TF-IDF + linear"]] == [True, True]
 

@@ -1,16 +1,16 @@
-"""Draws learning curves of ``experiments/sizes/results.json``: 95 % intervals of gaps to MATCH.
+"""Draws gaps to MATCH by the size of the corpus, with 95 % intervals.
 
 python experiments/sizes/plot_sizes.py
+
+Subsets are of ``experiments/sizes/results.json``, whole corpora of ``experiments/encoders``.
 """
 
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from match_graph.benchmark import read_results
-from match_graph.benchmark.results import DatasetRecord, Results
+from match_graph.benchmark import Results, read_results
 from match_graph.report.figures import COLOURS, make_panels, save_figure
 from match_graph.report.summary import summarize
 
@@ -19,20 +19,17 @@ MEASURE = "NDCG@5"
 #: So far below the others that they could not be distinguished beside it; tables have it.
 LEFT_OUT = "MATCH (paper)"
 
-
-def find_corpus(record: DatasetRecord) -> str:
-    """Name of the data set of a subset."""
-    return record.name.rpartition("_")[0] or record.name
+#: Points by row, one per size: training documents, gap, and both ends of its interval.
+Gaps = dict[str, list[list[float]]]
 
 
-def list_gaps(results: Results, records: list[DatasetRecord]) -> dict[str, list[list[float]]]:
-    """Points by row, one per subset: training documents, gap, and both ends of its interval."""
-    gaps: dict[str, list[list[float]]] = {}
-    for record in records:
+def list_gaps(results: Results, names: list[str]) -> Gaps:
+    """Gaps of the rows of ``sizes`` to the reference, on some data sets of some results."""
+    gaps: Gaps = {}
+    for record in (one for one in results.datasets if one.name in names):
         done = [row for row in summarize(results, record.name) if row.runs]
         rows = {row.name: row.measured[MEASURE] for row in done}
         reference = rows.pop(results.experiment.reference, None)
-        rows.pop(LEFT_OUT, None)
         for name, value in rows.items():
             if reference and value.interval:
                 point = [record.documents["train"], value.mean - reference.mean, *value.interval]
@@ -40,32 +37,36 @@ def list_gaps(results: Results, records: list[DatasetRecord]) -> dict[str, list[
     return gaps
 
 
-def draw(panel: Any, gaps: dict[str, list[list[float]]]) -> None:
-    """Draws the gaps on a corpus; rows are shifted, so that none hides another."""
+def draw(panel: Any, gaps: Gaps, whole: list[int]) -> None:
+    """Draws the gaps on a corpus, sizes side by side; ``whole`` has that of the whole corpus."""
     panel.axhline(0, color="0.5", linewidth=1)
+    sizes = sorted({int(number) for points in gaps.values() for number, *_ in points})
     for place, (name, points) in enumerate(gaps.items()):
         numbers, gap, low, high = np.array(points).T
+        x = np.searchsorted(sizes, numbers) + 0.15 * (place - (len(gaps) - 1) / 2)
         style = {"color": COLOURS[(place + 1) % len(COLOURS)], "fmt": "o", "capsize": 2}
-        x = numbers * 1.06 ** (place - len(gaps) / 2)
         panel.errorbar(x, gap, [gap - low, high - gap], label=name, **style)
-    panel.set_xscale("log")
-    numbers = sorted({int(number) for points in gaps.values() for number, *_ in points})
-    panel.set_xticks(numbers, [f"{number:,}" for number in numbers])
-    panel.set_xticks([], minor=True)
+    ticks = [f"all {size:,}" if size in whole else f"{size:,}" for size in sizes]
+    panel.set_xticks(range(len(sizes)), ticks)
+    panel.set_xlim(-0.5, len(sizes) - 0.5)
     panel.set_xlabel("training documents")
     panel.set_ylabel(f"{MEASURE} minus that of MATCH")
 
 
-def main(folder: Path = HERE) -> None:
+def main(folder: Path = HERE, whole: Path = HERE.parent / "encoders") -> None:
     """Writes ``sizes.png``: a panel for each corpus."""
-    results = read_results(folder / "results.json")
-    records = sorted(results.datasets, key=lambda one: (find_corpus(one), one.documents["train"]))
-    corpora = [(name, list(parts)) for name, parts in groupby(records, find_corpus)]
-    figure, panels = make_panels(len(corpora))
-    for panel, (name, parts) in zip(panels, corpora, strict=True):
-        draw(panel, list_gaps(results, parts))
+    subsets, corpora = read_results(folder / "results.json"), read_results(whole / "results.json")
+    parts: dict[str, list[str]] = {}
+    for record in subsets.datasets:
+        parts.setdefault(record.name.rpartition("_")[0], []).append(record.name)
+    figure, panels = make_panels(len(parts))
+    for panel, name in zip(panels, sorted(parts), strict=True):
+        gaps, more = list_gaps(subsets, parts[name]), list_gaps(corpora, [name])
+        gaps = {row: [*gaps[row], *more.get(row, [])] for row in gaps if row != LEFT_OUT}
+        sizes = [one.documents["train"] for one in corpora.datasets if one.name == name]
+        draw(panel, gaps, sizes)
         panel.set_title(name)
-    panels[0].legend()
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
     save_figure(figure, folder / "sizes.png")
 
 
