@@ -4,6 +4,7 @@ import json
 import re
 import runpy
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from match_graph.benchmark import (
 )
 from match_graph.benchmark.row_search import check_spaces
 from match_graph.config import Config
-from match_graph.datasets import Custom, OaXmlc, Synthetic
+from match_graph.datasets import Custom, OaXmlc, Synthetic, open_dataset
 from match_graph.errors import MatchGraphError
 from match_graph.graph import describe_graph
 from match_graph.nn import ENCODERS
@@ -395,6 +396,29 @@ def test_write_subsets(
     (folder / "dev.json").write_text("dev.json 0\ndev.json 1\n")
     with pytest.raises(BadParameter, match="must leave some of the 2 validation documents"):
         content["draw"](folder, 16, seed=0)
+
+
+def test_write_subsets_labelled_by_metadata(tmp_path: Path) -> None:
+    """References of two training documents are the labels; a folder that can be read."""
+    content = runpy.run_path(str(FOLDER / "sizes" / "write_subsets.py"))
+    folder = write_match_folder(tmp_path / "toy")
+    content["main"](folder, [8], labels="reference")
+    subset = tmp_path / "toy_8_reference"
+    found = {
+        name: [json.loads(line) for line in (subset / f"{name}.json").read_text().splitlines()]
+        for name in ("train", "dev", "test")
+    }
+    drawn = map(json.loads, content["draw"](folder, 8, seed=0)["train.json"])
+    counts = Counter(label for one in drawn for label in one["reference"])
+    labels = {label for one in found["train"] for label in one["label"]}
+    assert labels == {label for label, number in counts.items() if number > 1}
+    for documents in found.values():
+        assert all(one["label"] and labels.issuperset(one["label"]) for one in documents)
+        assert not any("reference" in one for one in documents)
+    data = open_dataset(str(subset), root=tmp_path / "root", hierarchy="ignore")[0]
+    assert data[LABEL].num_nodes == len(labels)
+    with pytest.raises(BadParameter, match="a field with values of two documents, found 'pages'"):
+        content["main"](folder, [8], labels="pages")
 
 
 def test_measure_adds_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,15 +2,23 @@
 
     match-graph export biotools --to match --include-labels all --out biotools
     python experiments/sizes/write_subsets.py biotools --documents 1000 --documents 3000
+    python experiments/sizes/write_subsets.py debtags --documents 10000 --labels reference
 
 A subset of N training documents is a folder in the same layout beside the data set, such as
 ``biotools_1000``. An eighth as many validation documents serve to choose epochs, thresholds and
 shares, and up to 1,500 others take the place of test documents; the data set's own test documents
 are not read. If a data set has few validation documents, the eighth is taken from the training
 documents, and all of its validation documents are tested on.
+
+With ``--labels FIELD`` the values of a field of metadata become the labels, as in
+``debtags_10000_reference``: those that two training documents or more have, without a hierarchy.
+Documents that have none of them are left out.
 """
 
+import json
 import shutil
+from collections import Counter
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -57,23 +65,53 @@ def draw(folder: Path, number: int, seed: int) -> dict[str, list[str]]:
     }
 
 
+def label_by(field: str, drawn: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Lines of the same files where the values of a field of metadata are the labels.
+
+    Raises:
+        BadParameter: No value is that of two training documents.
+    """
+    read = {name: [json.loads(line) for line in lines] for name, lines in drawn.items()}
+    for one in chain(*read.values()):
+        values = one.pop(field, [])  # a venue is one string
+        one["label"] = list(dict.fromkeys([values] if isinstance(values, str) else values))
+    counts = Counter(value for one in read["train.json"] for value in one["label"])
+    frequent = {value for value, number in counts.items() if number > 1}
+    if not frequent:
+        raise typer.BadParameter(f"must be a field with values of two documents, found {field!r}.")
+    found: dict[str, list[str]] = {}
+    for name, documents in read.items():
+        for one in documents:
+            one["label"] = [value for value in one["label"] if value in frequent]
+        found[name] = [json.dumps(one) for one in documents if one["label"]]
+    return found
+
+
 def main(
     folder: Annotated[Path, typer.Argument(exists=True, file_okay=False)],
     documents: Annotated[list[int], typer.Option(min=8)],
     seed: int = 0,
+    labels: str | None = None,
 ) -> None:
     """Writes the subsets beside the data set."""
     for number in documents:
-        drawn = draw(folder, number, seed)
-        subset = folder.with_name(f"{folder.name}_{number}")
+        drawn, name = draw(folder, number, seed), f"{folder.name}_{number}"
+        if labels is not None:
+            drawn, name = label_by(labels, drawn), f"{name}_{labels}"
+        subset = folder.with_name(name)
         if subset.exists():
             raise typer.BadParameter(f"{subset} is there already; remove it.")
         subset.mkdir()
-        for name, lines in drawn.items():
-            (subset / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        for file, lines in drawn.items():
+            (subset / file).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         for path in (folder / "taxonomy.txt", folder / "meta_dict.json"):
             if path.is_file():
                 shutil.copy(path, subset)
+        if labels is not None:  # no longer metadata, and without a hierarchy
+            (subset / "taxonomy.txt").unlink(missing_ok=True)
+            content = json.loads((subset / "meta_dict.json").read_text(encoding="utf-8"))
+            content["metadata"].remove(labels)
+            (subset / "meta_dict.json").write_text(json.dumps(content), encoding="utf-8")
 
 
 if __name__ == "__main__":
