@@ -25,8 +25,9 @@ def measure_predict(bench: Bench) -> Iterator[Speed]:
     """Measures token lookup, logits and the best five labels on the same records.
 
     The first baseline pads to a fixed length and computes in float32, as is usual; the second pads
-    to the longest document of a batch, in our precision. All predict the same records in the same
-    order and threads: those of test, or of all splits if there are none.
+    to the longest document of a batch, in our precision. All predict the same records, those of
+    test or of all splits if there are none, with the same threads and in the same batches, which
+    `Classifier` makes of documents of similar length.
 
     Raises:
         ConfigError: Encoder or head are not those of MATCH, which the baseline reimplements.
