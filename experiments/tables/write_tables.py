@@ -94,6 +94,16 @@ def read(experiment: str, measures: list[str]) -> Results:
     return results
 
 
+def check_rows(what: str, names: Iterable[str], known: Iterable[str], where: str) -> None:
+    """Checks that the rows that a comment asks for are there, run or not."""
+    known = [*known]
+    if unknown := [name for name in names if name not in known]:
+        raise MatchGraphError(
+            f"{what} must be of rows of {where}, found '{unknown[0]}'; take some of "
+            f"{', '.join(known)}."
+        )
+
+
 def name_reference(references: set[str], experiments: list[str]) -> str:
     """The row that all columns of a table are compared with."""
     if len(references) != 1 or "None" in references:
@@ -178,11 +188,7 @@ def _compare(
     """Cells of a column of differences, that of the reference first."""
     reference = base or str(results.experiment.reference)
     rows = {row.name: row.measured.get(measure) for row in summarize(results, dataset)}
-    if unknown := [name for name in (reference, *names) if name not in rows]:
-        raise MatchGraphError(
-            f"Differences must be of rows of {dataset}, found '{unknown[0]}'; take some of "
-            f"{', '.join(rows)}."
-        )
+    check_rows("Differences", [reference, *names], rows, dataset)
     of_reference = results.find_values(dataset, reference, measure)
     if not of_reference:
         raise MatchGraphError(
@@ -234,11 +240,7 @@ def make_summary(experiments: list[str], measure: str, names: list[str]) -> str:
                     continue
                 runs.setdefault(row.runs, {}).setdefault(name, []).append(record.name)
                 cells[name].append(_show(row.measured[measure], name == reference))
-    if unknown := [name for name in names if name not in known]:
-        raise MatchGraphError(
-            f"A summary must be of rows of {' or '.join(experiments)}, found '{unknown[0]}'; take "
-            f"some of {', '.join(known)}."
-        )
+    check_rows("A summary", names, known, " or ".join(experiments))
     reference = name_reference(references, experiments)
     text = join_rows(head, ([name, *found] for name, found in cells.items()))
     kind = _describe_runs(runs)
