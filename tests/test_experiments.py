@@ -62,7 +62,7 @@ def test_the_folder_holds_data_only() -> None:
     """But for the scripts that measure and plan at scale, draw subsets, and write tables."""
     assert {path.stem for path in PATHS} == {
         "comparison", "defaults", "encoders", "features", "hierarchy", "metadata_ablation",
-        "metadata_weight", "oaxmlc", "pina", "pretraining", "sizes", "small_corpora",
+        "metadata_weight", "oaxmlc", "pina", "pretraining", "sizes", "small_corpora", "wide_labels",
     }  # fmt: skip
     files = [path for path in FOLDER.rglob("*") if path.is_file() and path.suffix != ".pyc"]
     kinds = {path.suffix for path in files if path.suffix != ".py"}
@@ -415,7 +415,7 @@ def test_write_subsets_labelled_by_metadata(tmp_path: Path) -> None:
     for documents in found.values():
         assert all(one["label"] and labels.issuperset(one["label"]) for one in documents)
         assert not any("reference" in one for one in documents)
-    data = open_dataset(str(subset), root=tmp_path / "root", hierarchy="ignore")[0]
+    data = open_dataset(str(subset), root=tmp_path / "root")[0]
     assert data[LABEL].num_nodes == len(labels)
     with pytest.raises(BadParameter, match="a field with values of two documents, found 'pages'"):
         content["main"](folder, [8], labels="pages")

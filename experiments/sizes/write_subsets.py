@@ -108,7 +108,7 @@ def main(
             if path.is_file():
                 shutil.copy(path, subset)
         if labels is not None:  # no longer metadata, and without a hierarchy
-            (subset / "taxonomy.txt").unlink(missing_ok=True)
+            (subset / "taxonomy.txt").write_text("")
             content = json.loads((subset / "meta_dict.json").read_text(encoding="utf-8"))
             content["metadata"].remove(labels)
             (subset / "meta_dict.json").write_text(json.dumps(content), encoding="utf-8")
