@@ -24,7 +24,7 @@ Gaps = dict[str, list[list[float]]]
 
 
 def list_gaps(results: Results, names: list[str]) -> Gaps:
-    """Gaps of the rows of ``sizes`` to the reference, on some data sets of some results."""
+    """Gaps of all rows to the reference, on some data sets of some results."""
     gaps: Gaps = {}
     for record in (one for one in results.datasets if one.name in names):
         done = [row for row in summarize(results, record.name) if row.runs]

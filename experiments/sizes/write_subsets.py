@@ -104,14 +104,16 @@ def main(
         subset.mkdir()
         for file, lines in drawn.items():
             (subset / file).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        for path in (folder / "taxonomy.txt", folder / "meta_dict.json"):
-            if path.is_file():
-                shutil.copy(path, subset)
-        if labels is not None:  # no longer metadata, and without a hierarchy
-            (subset / "taxonomy.txt").write_text("")
-            content = json.loads((subset / "meta_dict.json").read_text(encoding="utf-8"))
-            content["metadata"].remove(labels)
-            (subset / "meta_dict.json").write_text(json.dumps(content), encoding="utf-8")
+        taxonomy, fields = folder / "taxonomy.txt", folder / "meta_dict.json"
+        if labels is None:
+            for path in (taxonomy, fields):
+                if path.is_file():
+                    shutil.copy(path, subset)
+        else:  # without a hierarchy, and no longer metadata
+            (subset / taxonomy.name).touch()
+            content = json.loads(fields.read_text(encoding="utf-8"))
+            content["metadata"] = [name for name in content["metadata"] if name != labels]
+            (subset / fields.name).write_text(json.dumps(content), encoding="utf-8")
 
 
 if __name__ == "__main__":
