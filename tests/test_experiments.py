@@ -82,20 +82,21 @@ def test_write_tables_leaves_nothing_to_write() -> None:
         assert content["fill"](text) == text, f"run {FOLDER}/tables/write_tables.py: {path}"
 
 
-def test_write_grids_are_those_of_the_results(tmp_path: Path) -> None:
-    """Data of heat maps are those of the committed results, and each has its picture."""
-    for path in FOLDER.glob("*/results.json"):
-        (tmp_path / "out" / path.parent.name).mkdir(parents=True)
+def test_write_figures_are_those_of_the_results(tmp_path: Path) -> None:
+    """Data of heat maps and bars are those of the committed results, and each has its picture."""
+    for path in FOLDER.rglob("results.json"):
+        (tmp_path / path.parent.relative_to(FOLDER)).mkdir(parents=True, exist_ok=True)
     content = runpy.run_path(str(FOLDER / "tables" / "write_tables.py"))
-    content["write_grids"](tmp_path / "out")
-    written = sorted((tmp_path / "out").rglob("*.csv"))
-    assert [path.name for path in written] == [
-        "biotools-grid.csv", "cacm-grid.csv", "debtags-grid.csv",
-    ]  # fmt: skip
+    content["write_figures"](tmp_path)
+    written = {path.relative_to(tmp_path) for path in tmp_path.rglob("*.csv")}
+    assert {str(path) for path in written} == {
+        "hierarchy/biotools-grid.csv", "hierarchy/cacm-grid.csv", "hierarchy/debtags-grid.csv",
+        "metadata_ablation/cacm-bars.csv", "metadata_ablation/paper_batches/biotools-bars.csv",
+        "metadata_ablation/paper_batches/debtags-bars.csv",
+    }  # fmt: skip
     for path in written:
-        committed = FOLDER / path.parent.name / path.name
-        assert committed.read_text() == path.read_text()
-        assert committed.with_suffix(".png").stat().st_size > 10_000
+        assert (FOLDER / path).read_text() == (tmp_path / path).read_text()
+        assert (FOLDER / path).with_suffix(".png").stat().st_size > 10_000
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Tables and grids of README and of the pages of experiments, written from the results there.
+"""Tables and figures of README and of the pages of experiments, written from the results there.
 
     python experiments/tables/write_tables.py                           writes them
     python experiments/tables/write_tables.py --take FOLDER --as NAME   takes results first
@@ -382,14 +382,13 @@ def make(kind: str, wanted: str) -> str:
     return make_speed(wanted.split(), kind == "speed summary")
 
 
-def write_grids(target: Path = HERE) -> None:
-    """Writes the figures of experiments that are grids, each in the folder of its name."""
-    for path in sorted(HERE.glob("*/results.json")):
+def write_figures(target: Path = HERE) -> None:
+    """Writes grids and bars beside their results; curves have none, as no history is published."""
+    for path in sorted(HERE.rglob("results.json")):
         results = read_results(path)
-        if results.experiment.figure == "grid":
-            for record in results.datasets:
-                rows = summarize(results, record.name)
-                write_figure(target / path.parent.name, results, record, rows)
+        for record in results.datasets:
+            rows = summarize(results, record.name)
+            write_figure(target / path.parent.relative_to(HERE), results, record, rows)
 
 
 def take(folder: Path, name: str) -> None:
@@ -411,6 +410,6 @@ if __name__ == "__main__":
             take(given.take, given.name)
         for path in FILES:
             path.write_text(fill(path.read_text(encoding="utf-8")), encoding="utf-8")
-        write_grids()
+        write_figures()
     except MatchGraphError as error:
         sys.exit(f"Error: {error}")
