@@ -160,7 +160,7 @@ def draw_bars(path: Path, table: pd.DataFrame) -> None:
         places = [place + (number + 0.5) * width - 0.4 for place in range(len(measures))]
         drawn.append(axis.bar(
             places, bars["mean"], width, yerr=bars["std"].fillna(0.0), label=write_name(name),
-            color=COLOURS[number % 6], hatch="/" * (number // 6), error_kw={"lw": 0.8},
+            color=COLOURS[number % 6], hatch="///" * (number // 6), error_kw={"lw": 0.8},
         ))  # fmt: skip
     low, high = float(table["mean"].min()), float(table["mean"].max())
     axis.set_ylim(max(0.0, low - 0.3 * (high - low) - 0.01), None)
