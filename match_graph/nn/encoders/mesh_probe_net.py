@@ -35,13 +35,17 @@ class MeshProbeNetEncoder(TextEncoder):
     """
 
     class Config(TextEncoder.Config):
-        """Settings; the defaults are smaller than the paper's, for speed without a GPU."""
+        """Settings; the defaults are smaller than the paper's, for speed without a GPU.
+
+        Its release has no dropout on states and CorNet's port 0.5, which comes on top of dropout on
+        embeddings here: 0.1 is better on validation of two of three corpora, and level on one.
+        """
 
         rnn: Literal["lstm", "gru"] = Field("lstm", description="the recurrent cell")
         hidden_channels: Width = Field(128, description="width of each direction")
         num_layers: NumLayers = Field(1, description="number of recurrent layers")
         num_probes: NumTokens = Field(5, description="number of attention queries per document")
-        dropout: Rate = Field(0.5, description="dropout rate on the states")
+        dropout: Rate = Field(0.1, description="dropout rate on the states")
 
     paper: ClassVar[str] = (
         "Xun et al., Bioinformatics 2019, https://doi.org/10.1093/bioinformatics/btz142"
