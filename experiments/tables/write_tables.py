@@ -386,8 +386,9 @@ def write_figures(target: Path = HERE) -> None:
     """Writes grids and bars beside their results; curves have none, as no history is published."""
     for path in sorted(HERE.rglob("results.json")):
         results = read_results(path)
-        drawn = results.datasets if results.experiment.figure != "none" else []
-        for record in drawn:
+        if results.experiment.figure == "none":
+            continue
+        for record in results.datasets:
             rows = summarize(results, record.name)
             write_figure(target / path.parent.relative_to(HERE), results, record, rows)
 
