@@ -399,11 +399,12 @@ def test_write_subsets(
         content["draw"](folder, 16, seed=0)
 
 
-def test_write_subsets_labelled_by_metadata(tmp_path: Path) -> None:
-    """References of two training documents are the labels; a folder that can be read."""
+@pytest.mark.parametrize("least", [1, 2])
+def test_write_subsets_labelled_by_metadata(tmp_path: Path, least: int) -> None:
+    """References of as many training documents are the labels; a folder that can be read."""
     content = runpy.run_path(str(FOLDER / "sizes" / "write_subsets.py"))
     folder = write_match_folder(tmp_path / "toy")
-    content["main"](folder, [8], labels="reference")
+    content["main"](folder, [8], labels="reference", least=least)
     subset = tmp_path / "toy_8_reference"
     found = {
         name: [json.loads(line) for line in (subset / f"{name}.json").read_text().splitlines()]
@@ -412,14 +413,14 @@ def test_write_subsets_labelled_by_metadata(tmp_path: Path) -> None:
     drawn = map(json.loads, content["draw"](folder, 8, seed=0)["train.json"])
     counts = Counter(label for one in drawn for label in one["reference"])
     labels = {label for one in found["train"] for label in one["label"]}
-    assert labels == {label for label, number in counts.items() if number > 1}
+    assert labels == {label for label, number in counts.items() if number >= least}
     for documents in found.values():
         assert all(one["label"] and labels.issuperset(one["label"]) for one in documents)
         assert not any("reference" in one for one in documents)
     data = open_dataset(str(subset), root=tmp_path / "root")[0]
     assert data[LABEL].num_nodes == len(labels)
-    with pytest.raises(BadParameter, match="a field with values of two documents, found 'pages'"):
-        content["main"](folder, [8], labels="pages")
+    with pytest.raises(BadParameter, match="values of 1 training documents, found 'pages'"):
+        content["main"](folder, [8], labels="pages", least=1)
 
 
 def test_measure_adds_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,8 @@ are not read. If a data set has few validation documents, the eighth is taken fr
 documents, and all of its validation documents are tested on.
 
 With ``--labels FIELD`` the values of a field of metadata become the labels, as in
-``debtags_10000_reference``: those that two training documents or more have, without a hierarchy.
-Documents that have none of them are left out.
+``debtags_10000_reference``: those that ``--least`` training documents or more have, without a
+hierarchy. Documents that have none of them are left out.
 """
 
 import json
@@ -65,20 +65,27 @@ def draw(folder: Path, number: int, seed: int) -> dict[str, list[str]]:
     }
 
 
-def label_by(field: str, drawn: dict[str, list[str]]) -> dict[str, list[str]]:
+def label_by(field: str, drawn: dict[str, list[str]], least: int = 2) -> dict[str, list[str]]:
     """Lines of the same files where the values of a field of metadata are the labels.
 
+    Args:
+        field: Name of the field.
+        drawn: Lines of the files, by name.
+        least: Number of training documents that a label must have.
+
     Raises:
-        BadParameter: No value is that of two training documents.
+        BadParameter: No value is that of so many training documents.
     """
     read = {name: [json.loads(line) for line in lines] for name, lines in drawn.items()}
     for one in chain(*read.values()):
         values = one.pop(field, [])  # a venue is one string
         one["label"] = list(dict.fromkeys([values] if isinstance(values, str) else values))
     counts = Counter(value for one in read["train.json"] for value in one["label"])
-    frequent = {value for value, number in counts.items() if number > 1}
+    frequent = {value for value, number in counts.items() if number >= least}
     if not frequent:
-        raise typer.BadParameter(f"must be a field with values of two documents, found {field!r}.")
+        raise typer.BadParameter(
+            f"must be a field with values of {least} training documents, found {field!r}."
+        )
     found: dict[str, list[str]] = {}
     for name, documents in read.items():
         for one in documents:
@@ -92,12 +99,13 @@ def main(
     documents: Annotated[list[int], typer.Option(min=8)],
     seed: int = 0,
     labels: str | None = None,
+    least: Annotated[int, typer.Option(min=1)] = 2,
 ) -> None:
     """Writes the subsets beside the data set."""
     for number in documents:
         drawn, name = draw(folder, number, seed), f"{folder.name}_{number}"
         if labels is not None:
-            drawn, name = label_by(labels, drawn), f"{name}_{labels}"
+            drawn, name = label_by(labels, drawn, least), f"{name}_{labels}"
         subset = folder.with_name(name)
         if subset.exists():
             raise typer.BadParameter(f"{subset} is there already; remove it.")
