@@ -419,8 +419,9 @@ def test_write_subsets_labelled_by_metadata(tmp_path: Path, least: int) -> None:
         assert not any("reference" in one for one in documents)
     data = open_dataset(str(subset), root=tmp_path / "root")[0]
     assert data[LABEL].num_nodes == len(labels)
-    with pytest.raises(BadParameter, match="values of 1 training documents, found 'pages'"):
-        content["main"](folder, [8], labels="pages", least=1)
+    message = f"must be a field with values in {least} or more training documents, found 'pages'"
+    with pytest.raises(BadParameter, match=message):
+        content["main"](folder, [8], labels="pages", least=least)
 
 
 def test_measure_adds_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

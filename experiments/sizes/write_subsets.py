@@ -84,7 +84,7 @@ def label_by(field: str, drawn: dict[str, list[str]], least: int = 2) -> dict[st
     frequent = {value for value, number in counts.items() if number >= least}
     if not frequent:
         raise typer.BadParameter(
-            f"must be a field with values of {least} training documents, found {field!r}."
+            f"must be a field with values in {least} or more training documents, found {field!r}."
         )
     found: dict[str, list[str]] = {}
     for name, documents in read.items():
