@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from typer import BadParameter
@@ -459,11 +460,21 @@ def test_plot_sizes(tmp_path: Path) -> None:
     write_results(tmp_path / "out", subsets)
     (tmp_path / "whole").mkdir()
     write_results(tmp_path / "whole", published)
-    content["main"](tmp_path / "out", tmp_path / "whole")
-    assert (tmp_path / "out" / "sizes.png").stat().st_size > 10_000
+    content["main"](tmp_path, tmp_path / "out", tmp_path / "whole")
+    assert (tmp_path / "sizes.png").stat().st_size > 10_000
+    written = pd.read_csv(tmp_path / "sizes.csv")
+    assert list(written["corpus"]) == ["toy"] * 3
+    assert list(written["row"]) == ["TF-IDF + linear"] * 3
     gaps = content["list_gaps"](published, ["toy_8", "toy"])
     assert list(gaps) == ["TF-IDF + linear"]
     assert [low <= gap <= high for _, gap, low, high in gaps["TF-IDF + linear"]] == [True, True]
+
+
+def test_plot_sizes_is_of_the_results(tmp_path: Path) -> None:
+    """The points of the picture are those of the committed results."""
+    runpy.run_path(str(FOLDER / "sizes" / "plot_sizes.py"))["main"](tmp_path)
+    assert (tmp_path / "sizes.csv").read_text() == (FOLDER / "sizes" / "sizes.csv").read_text()
+    assert (FOLDER / "sizes" / "sizes.png").stat().st_size > 10_000
 
 
 def test_check_spaces_of_encoders() -> None:

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from match_graph.benchmark import Results, read_results
 from match_graph.report.figures import COLOURS, make_panels, save_figure
 from match_graph.report.summary import summarize
+from match_graph.report.tables import write_csv
 
 HERE = Path(__file__).resolve().parent
 MEASURE = "NDCG@5"
@@ -53,21 +55,36 @@ def draw(panel: Any, gaps: Gaps, whole: list[int]) -> None:
     panel.set_ylabel(f"{MEASURE} minus that of MATCH")
 
 
-def main(folder: Path = HERE, whole: Path = HERE.parent / "encoders") -> None:
-    """Writes ``sizes.png``: a panel for each corpus."""
+def make_table(parts: dict[str, Gaps]) -> pd.DataFrame:
+    """The points of all panels, a line each."""
+    columns = ["corpus", "row", "documents", "gap", "low", "high"]
+    lines = [
+        (corpus, row, *point)
+        for corpus, gaps in parts.items()
+        for row, points in gaps.items()
+        for point in points
+    ]
+    return pd.DataFrame(lines, columns=columns)
+
+
+def main(target: Path = HERE, folder: Path = HERE, whole: Path = HERE.parent / "encoders") -> None:
+    """Writes ``sizes.png``, a panel for each corpus, and its points as ``sizes.csv``."""
     subsets, corpora = read_results(folder / "results.json"), read_results(whole / "results.json")
-    parts: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for record in subsets.datasets:
-        parts.setdefault(record.name.rpartition("_")[0], []).append(record.name)
+        names.setdefault(record.name.rpartition("_")[0], []).append(record.name)
+    parts: dict[str, Gaps] = {}
+    for corpus in sorted(names):
+        gaps, more = list_gaps(subsets, names[corpus]), list_gaps(corpora, [corpus])
+        parts[corpus] = {row: [*gaps[row], *more.get(row, [])] for row in gaps if row != LEFT_OUT}
     figure, panels = make_panels(len(parts))
-    for panel, name in zip(panels, sorted(parts), strict=True):
-        gaps, more = list_gaps(subsets, parts[name]), list_gaps(corpora, [name])
-        gaps = {row: [*gaps[row], *more.get(row, [])] for row in gaps if row != LEFT_OUT}
-        sizes = [one.documents["train"] for one in corpora.datasets if one.name == name]
+    for panel, (corpus, gaps) in zip(panels, parts.items(), strict=True):
+        sizes = [one.documents["train"] for one in corpora.datasets if one.name == corpus]
         draw(panel, gaps, sizes)
-        panel.set_title(name)
+        panel.set_title(corpus)
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
-    save_figure(figure, folder / "sizes.png")
+    write_csv(target / "sizes.csv", make_table(parts))
+    save_figure(figure, target / "sizes.png")
 
 
 if __name__ == "__main__":
