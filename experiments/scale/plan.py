@@ -49,7 +49,7 @@ class Rates:
         tokens: Number of words, metadata and references.
         vectors: Number of vectors of pre-training.
         pairs: Pairs of pre-training per second and process.
-        weights: Bytes of the model's tables and of the optimizer's moments.
+        weights: Bytes of the model's tables, and of gradients, moments and averages.
         trained: Documents trained per second and process.
         predicted: Documents predicted per second and process.
     """
@@ -138,7 +138,7 @@ def plan(rates: Rates, documents: int, machines: int) -> list[list[str]]:
         ["pre-training", f"{processes}", f"{vectors:,.1f} GiB of vectors", "",
          f"{8e-9 * sent / seconds:,.1f} Gbit/s", f"{seconds / 3600:,.2f}"],
         [f"training, {epochs} epochs", f"{processes}",
-         f"{weights:,.1f} GiB of tables and moments", "",
+         f"{weights:,.1f} GiB of tables and optimizer states", "",
          f"{train_network:,.1f} Gbit/s", f"{training:,.2f}"],
         ["prediction", f"{processes}", "a batch", "", "none", f"{predict:,.2f}"],
     ]  # fmt: skip
