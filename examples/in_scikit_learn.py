@@ -63,7 +63,8 @@ print(classification_report(matrix, found, target_names=binarizer.classes_, zero
 # %%
 # A search of settings
 # --------------------
-# Every setting of ``match-graph settings`` is a parameter by its dotted key.
+# Every setting of ``match-graph settings`` is a parameter by its dotted key, but for those of
+# reading a source (``data.options``, ``data.fields``).
 
 grid = {"matchclassifier__settings__data.drop_fields": [[], ["author"]]}
 search = GridSearchCV(pipeline, grid, cv=2).fit(rows, matrix)

@@ -230,7 +230,7 @@ def predict(
         ),
     ] = None,
     threshold: Annotated[
-        bool, typer.Option("--threshold", help="Labels above the thresholds of `evaluate`.")
+        bool, typer.Option("--threshold", help="Labels at or above the thresholds of `evaluate`.")
     ] = False,
     batch_size: BatchSizeOption = _BATCH_SIZE,
     device: DeviceOption = _DEVICE,
