@@ -87,11 +87,16 @@ def export_dataset(
         The folder.
 
     Raises:
-        ConfigError: There is no such target, it does not support an option, ``out`` is no path, or
-            a field to leave out does not exist.
+        ConfigError: ``dataset`` is no open data set, there is no such target, it does not support
+            an option, ``out`` is no path, or a field to leave out does not exist.
         ExportError: The target cannot hold the graph, the disk is full, or the export read back
             differs from the source. Nothing is left then.
     """
+    if not isinstance(dataset, CorpusDataset):
+        raise ConfigError(
+            f"An export takes an open data set, found {type(dataset).__name__}; open it by "
+            f"open_dataset first."
+        )
     reporter = reporter or Reporter(quiet=True)
     target, out = find_target(to), Path(os.path.realpath(read_path(out, "An export")))
     config = config or Config()
