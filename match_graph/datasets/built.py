@@ -9,7 +9,8 @@ import copy
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import pandas as pd
 import platformdirs
 import torch
+from filelock import FileLock
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
@@ -28,9 +30,9 @@ from match_graph.graph.view import count_nodes
 from match_graph.io.beside import beside, finish
 from match_graph.io.build_folder import check_file, damaged_build
 from match_graph.io.manifest import MANIFEST, find_damage, read_manifest, write_manifest
-from match_graph.io.source import is_there
+from match_graph.io.source import is_there, resolve_path
 from match_graph.io.tables import write_frame
-from match_graph.typing import DOCUMENT, MASKS
+from match_graph.typing import DOCUMENT, MASKS, Tokenizer
 
 FAULTS = "faults.parquet"
 
@@ -148,6 +150,25 @@ def cannot_write(built: Path, error: OSError | ValueError) -> CorpusError:
     )
 
 
+@contextmanager
+def lock_build(built: Path) -> Iterator[None]:
+    """Holds the lock beside the folder of a build.
+
+    Raises:
+        CorpusError: It cannot be written.
+    """
+    try:
+        built.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(f"{built}.lock")
+        lock.acquire()
+    except (OSError, ValueError) as error:  # a NUL in --root too
+        raise cannot_write(built, error) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def is_built(built: Path) -> bool:
     """True if a folder holds a complete build.
 
@@ -169,6 +190,30 @@ def check_all(built: Path) -> int:
         if damage:
             raise damaged_build(built / name, damage)
     return len(names)
+
+
+def hash_options(paths: Mapping[str, str | None], hashes: Mapping[str, str]) -> dict[str, Any]:
+    """SHA-256 of the file that each option names: equal files may change their places.
+
+    Args:
+        paths: Path by option; None where it is not given.
+        hashes: SHA-256 by resolved path.
+    """
+    return {key: path and hashes[str(resolve_path(path))] for key, path in paths.items()}
+
+
+def check_tokenizer(tokenizer: Tokenizer, dataset: Any) -> None:
+    """Checks that a corpus of a class of one's own is tokenized as its new documents will be.
+
+    Raises:
+        CorpusError: It is not.
+    """
+    if tokenizer != dataset.tokenizer:
+        raise CorpusError(
+            f"The documents of '{dataset.name}' must be tokenized as new ones will be, by "
+            f"'{dataset.tokenizer}', but its corpus is by '{tokenizer}'; let "
+            f"{type(dataset).__name__}.tokenizer return '{tokenizer}'."
+        )
 
 
 def load_about(built: Path) -> dict[str, Any]:

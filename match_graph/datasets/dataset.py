@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from filelock import FileLock
 from torch import Tensor
 from torch_geometric.data import HeteroData, InMemoryDataset
 
@@ -17,13 +16,15 @@ from match_graph.corpus import Corpus, Faults, TableLayout, word_pattern
 from match_graph.corpus_faults import check_field_names
 from match_graph.datasets.assemble import assemble
 from match_graph.datasets.built import (
-    cannot_write,
     check_all,
+    check_tokenizer,
     default_root,
+    hash_options,
     hash_source,
     is_built,
     load_about,
     load_faults,
+    lock_build,
     transform_graph,
     write_build,
 )
@@ -61,9 +62,9 @@ class CorpusDataset(InMemoryDataset):
             path_options = ("path",)
 
             def read(self):
-                builder = CorpusBuilder("papers", ["author"], "The table must hold papers")
-                table = pd.read_csv(self.config.path)
-                for row in table.itertuples():
+                what = "The table must hold papers"
+                builder = CorpusBuilder("papers", ["author"], what, self.faults_mode)
+                for row in builder.documents(pd.read_csv(self.config.path).itertuples()):
                     authors, place = {"author": row.authors.split("; ")}, f"row {row.Index}"
                     labels = row.keywords.split("; ")
                     builder.add(str(row.id), row.split, row.title, authors, labels, place)
@@ -219,6 +220,10 @@ class CorpusDataset(InMemoryDataset):
             "pre_transform": repr(self.pre_transform),
             "files": self._snapshot.name_hashes(),
         }
+        is_own = type(self).raw_file_names is CorpusDataset.raw_file_names
+        if is_own and len(self.path_options) > 1:  # which option names which file
+            paths = {name: getattr(self.config, name) for name in self.path_options}
+            source["paths"] = hash_options(paths, self._snapshot.hashes)
         return source | ({"code": code} if code else {})
 
     @cached_property
@@ -232,20 +237,11 @@ class CorpusDataset(InMemoryDataset):
         return hash_source(self.source)
 
     def _process(self) -> None:
-        built = self.built
-        if is_built(built) and not self.force_reload:
+        if is_built(self.built) and not self.force_reload:
             return
-        try:
-            built.parent.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(f"{built}.lock")
-            lock.acquire()
-        except (OSError, ValueError) as error:  # a NUL in --root too
-            raise cannot_write(built, error) from error
-        try:
-            if self.force_reload or not is_built(built):
+        with lock_build(self.built):
+            if self.force_reload or not is_built(self.built):
                 self.process()
-        finally:
-            lock.release()
 
     def process(self) -> None:
         """Reads the raw files, builds the graph, and writes both atomically."""
@@ -264,6 +260,7 @@ class CorpusDataset(InMemoryDataset):
                 return
         corpus = self.read()
         check()
+        check_tokenizer(corpus.tokenizer, self)
         graph = build_graph(corpus)
         if self.pre_transform is not None:
             graph = transform_graph(graph, self.pre_transform)

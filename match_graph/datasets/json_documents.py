@@ -23,7 +23,7 @@ def list_json(dataset: "CorpusDataset", documents: Sequence[int]) -> list[dict[s
     if "text" not in table and dataset.tokenizer != "whitespace":
         raise CorpusError(
             f"Documents can be shown where raw texts are kept, but '{dataset.name}' has none; "
-            f"build a smaller one."
+            f"keep the texts where its corpus is made."
         )
     shown = table.iloc[[*documents]]
     columns: dict[str, Sequence[Any]] = {"paper": shown["id"].astype(str).tolist()}

@@ -11,13 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
-from filelock import FileLock
 from numpy.typing import NDArray
 from torch import Tensor
 
 from match_graph.config import FeatureSource
 from match_graph.datasets import CorpusDataset, default_root
-from match_graph.datasets.built import cannot_write, hash_source, write_built
+from match_graph.datasets.built import hash_source, lock_build, write_built
 from match_graph.errors import CorpusError
 from match_graph.features.table import FeatureTable, make_table, open_table
 from match_graph.features.text_embedder import TextEmbedder
@@ -230,13 +229,7 @@ class _Store:
             table: Rows of features.
             complete: Called with the temporary folder after the features are written.
         """
-        try:
-            self.folder.parent.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(f"{self.folder}.lock")
-            lock.acquire()
-        except (OSError, ValueError) as error:
-            raise cannot_write(self.folder, error) from error
-        try:
+        with lock_build(self.folder):
             if not self.is_there:
                 node = find_nodes(table, self.node_ids, self.node_type)
                 self._warn(node)
@@ -246,8 +239,6 @@ class _Store:
                     complete(folder)
 
                 write_built(self.folder, write)
-        finally:
-            lock.release()
 
     def _warn(self, node: NDArray[np.int64]) -> None:
         if others := int((node < 0).sum()):

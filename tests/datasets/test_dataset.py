@@ -493,7 +493,7 @@ def test_CorpusDataset_built_opened_without_lock_without_writing(
     def refuse(*_: Any, **__: Any) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("match_graph.datasets.dataset.FileLock", refuse)
+    monkeypatch.setattr("match_graph.datasets.built.FileLock", refuse)
     monkeypatch.setattr("pathlib.Path.mkdir", refuse)
     assert len(Counted(root=tmp_path)) == 1
     with pytest.raises(CorpusError) as caught:

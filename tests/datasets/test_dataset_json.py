@@ -46,5 +46,5 @@ def test_as_json_without_raw_texts_the_words_are_joined(synthetic: Synthetic, mo
         synthetic.as_json([0])
     assert str(caught.value) == (
         "Documents can be shown where raw texts are kept, but 'synthetic' has none; "
-        "build a smaller one."
+        "keep the texts where its corpus is made."
     )

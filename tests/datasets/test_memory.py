@@ -299,6 +299,59 @@ def test_CorpusDataset_of_ones_own_needs_read_alone(own: str, tmp_path: Path) ->
     assert list_options(own) == [{"option": "path", "default": "required", "meaning": "the notes"}]
 
 
+TWO_FILES = """
+from pathlib import Path
+from match_graph import CorpusBuilder, CorpusDataset
+from match_graph.config import StrictModel
+
+class Two(CorpusDataset):
+    class Config(StrictModel):
+        train: str | None = None
+        test: str | None = None
+
+    path_options = ("train", "test")
+
+    def read(self):
+        builder = CorpusBuilder("two", [], "The files must hold notes")
+        for split in ("train", "test"):
+            if path := getattr(self.config, split):
+                for line in Path(path).read_text().splitlines():
+                    builder.add(line, split, line, {}, [line[0]], line)
+        return builder.build([])
+"""
+
+
+def test_CorpusDataset_of_ones_own_tells_its_files_apart(own: str, tmp_path: Path) -> None:
+    """Which option names which file is part of a build's key, not only what the files hold."""
+    (tmp_path / "two.py").write_text(TWO_FILES, encoding="utf-8")
+    (tmp_path / "other.txt").write_text("x y\n", encoding="utf-8")
+    root = tmp_path / "root"
+    opened = {
+        names: open_dataset("two.py:Two", root=root, train=names[0], test=names[1])
+        for names in [("notes.txt", "other.txt"), ("other.txt", "notes.txt"), ("notes.txt", None)]
+    }
+    assert len({one.checksum for one in opened.values()}) == 3
+    first = {names: one.names("document")[0] for names, one in opened.items()}
+    assert [*first.values()] == ["a b", "x y", "a b"]
+    swapped = opened["other.txt", "notes.txt"]
+    assert swapped.documents("train_mask").tolist() == [0]
+
+
+def test_CorpusDataset_of_ones_own_tokenizes_as_it_says(own: str, tmp_path: Path) -> None:
+    """Otherwise words of new documents would be split in another way than those of training."""
+    code = OWN.replace('must hold notes")', 'must hold notes", tokenizer="whitespace")')
+    (tmp_path / "my_notes.py").write_text(code, encoding="utf-8")
+    with pytest.raises(CorpusError) as caught:
+        open_dataset(own, root=tmp_path / "root", path="notes.txt")
+    assert str(caught.value) == (
+        "The documents of 'notes' must be tokenized as new ones will be, by 'regex', but its "
+        "corpus is by 'whitespace'; let Notes.tokenizer return 'whitespace'."
+    )
+    (tmp_path / "mended.py").write_text(f'{code}\n    tokenizer = "whitespace"\n', "utf-8")
+    dataset = open_dataset("mended.py:Notes", root=tmp_path / "root", path="notes.txt")
+    assert dataset.tokenizer == "whitespace"
+
+
 def test_CorpusDataset_of_ones_own_depends_on_its_code(own: str, tmp_path: Path) -> None:
     """Changed code is another build; the package's own classes have versions."""
     assert "code" in open_dataset(own, root=tmp_path / "root", path="notes.txt").source

@@ -10,12 +10,12 @@ from match_graph.testing import write_match_folder
 
 
 class GivenDataset(CorpusDataset):
-    """A given corpus as a built data set, tokenized at white space."""
+    """A given corpus as a built data set."""
 
-    name, tokenizer = "", "whitespace"
+    name, tokenizer = "", "regex"
 
     def __init__(self, corpus: Corpus, root: Path) -> None:
-        self.corpus, self.name = corpus, corpus.name
+        self.corpus, self.name, self.tokenizer = corpus, corpus.name, corpus.tokenizer
         super().__init__(root)
 
     @property

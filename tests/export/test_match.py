@@ -137,7 +137,7 @@ def test_MatchTarget_words_that_are_not_those_of_the_texts(given_dataset, tmp_pa
         export_dataset(dataset, "match", tmp_path / "out", ExportOptions(text="raw"))
     assert str(caught.value) == (
         f"The format 'match' holds texts of which a reader makes the words, but the words of "
-        f"document '{first}' are not those of its text by the tokenizer 'whitespace'; choose "
+        f"document '{first}' are not those of its text by the tokenizer 'regex'; choose "
         f"--text words or another target."
     )
     assert not (tmp_path / "out").exists()
