@@ -19,8 +19,8 @@ _LABELS = {
     "documents have them: leave their numbers out of what a model is given.",
     "train": "Gold labels of training documents only (`--include-labels train`). Labels as nodes "
     "are those of all splits, so that some have no document here.",
-    "all": "Gold labels of all splits (`--include-labels all`), those of validation and test apart "
-    "from the graph: never train on them.",
+    "all": "Gold labels of all splits (`--include-labels all`): never train on those of validation "
+    "and test. Where they are edges, these are of the type `gold`.",
 }
 _TEXTS = {
     "none": "No texts (`--text none`); the words of each document are edges.",
@@ -63,7 +63,7 @@ def describe_export(
         "\n".join(f"- {sentence}" for sentence in left_out),
         "## Verified",
         "Read back and compared with the source: every count below, and for every node and edge "
-        "its ids and its attributes by a fingerprint.",
+        "its ids and its attributes, but those of a `pre_transform`, by a fingerprint.",
         _make_table(expected, readings),
     ]
     return "\n\n".join(parts) + "\n"

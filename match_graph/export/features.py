@@ -113,7 +113,8 @@ def train_vectors(
     Args:
         dataset: Data set of the graph.
         data: Graph whose edges are sampled; without edges of training gold, no label is seen.
-        config: Configuration; ``pretrain``, ``data.min_count`` and ``seed`` count.
+        config: Configuration; ``pretrain``, ``data.min_count``, ``data.min_word_count``, ``seed``
+            and ``train.accelerator`` count.
         reporter: Progress reporter.
     """
     config = resolve_config(config, dataset)

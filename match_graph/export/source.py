@@ -51,8 +51,9 @@ class ExportOptions(StrictModel):
         features: Node features ``x``: none, those of the data (the data set's own, or
             ``data.features`` of the configuration), the node's index, or pre-trained vectors; None
             takes those of the data where there are some.
-        include_labels: Documents whose gold labels are exported: none, train, or all. Gold labels
-            of other splits than train are never edges of the graph.
+        include_labels: Documents whose gold labels are exported: none, train, or all. Those of
+            other splits than train are never ``tagged`` edges; networkx and parquet write them as
+            edges of the type ``gold`` beside these.
         text: Document texts: none, raw, or the word sequence with spaces; None is the target's own
             default.
     """
@@ -81,6 +82,7 @@ class Source:
         graph: Graph, read in place; without gold labels if these are left out.
         targets: Gold labels; none for documents whose labels are left out.
         features: Features ``x`` per node type, [num_nodes, F], float32; of node numbers int64.
+        has_edge_attr: Whether `edges` gives ``edge_attr``, for a format that carries it.
         advance: Called with the number of nodes or edges of each batch.
     """
 
@@ -89,6 +91,7 @@ class Source:
     graph: GraphView
     targets: Targets
     features: Mapping[str, Tensor] = field(default_factory=dict)
+    has_edge_attr: bool = False
     advance: Callable[[int], None] = lambda _number: None
 
     @property
@@ -171,12 +174,18 @@ class Source:
             yield batch.drop_columns([name for name in held if name in batch.schema.names])
 
     def edges(self, edge_type: EdgeType) -> Iterator[pa.RecordBatch]:
-        """Edges of a type in batches: ``source``, ``target`` (int32) and their attributes."""
+        """Edges of a type in batches: ``source``, ``target`` (int32), ``position`` of words.
+
+        With `has_edge_attr` also ``edge_attr``, where the graph has it.
+        """
+        attributes = None
         if edge_type == GOLD:
             ptr, node, is_sequence = self.targets.ptr, self.targets.index, False
         else:
             lists, is_sequence = self.graph.adjacency(edge_type), self.graph.is_sequence(edge_type)
             ptr, node = lists.ptr, lists.node
+            if self.has_edge_attr:
+                attributes = self.graph.edge_tensor(edge_type, "edge_attr")
         for start in range(0, max(len(node), 1), EDGE_BATCH):
             target = node[start : start + EDGE_BATCH]
             place = torch.arange(start, start + len(target))
@@ -185,6 +194,8 @@ class Source:
             if is_sequence:
                 part["position"] = (place - ptr[row]).to(torch.int16)
             arrays = {name: pa.array(values.numpy()) for name, values in part.items()}
+            if attributes is not None:
+                arrays["edge_attr"] = _vectors(attributes[start : start + EDGE_BATCH])
             batch = pa.RecordBatch.from_pydict(arrays)
             self.advance(batch.num_rows)
             yield batch
@@ -304,7 +315,7 @@ def add_graph_edges(inventory: Inventory, data: HeteroData, gold: Mapping[str, A
     """Adds the edges of a graph, and gold labels as `Targets.to_dict` gives them."""
     for edge_type in data.edge_types:
         store = data[edge_type]
-        more = {"position": store.position.numpy()} if "position" in store else {}
+        more = {name: store[name].numpy() for name in ("position", "edge_attr") if name in store}
         inventory.add_edges(edge_type, store.edge_index.numpy(), more)
     if gold is not None:
         inventory.add_edges(GOLD, (row_index(gold["ptr"]).numpy(), gold["index"].numpy()))

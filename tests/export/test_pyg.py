@@ -1,5 +1,6 @@
 """The PyG export: tensors that load without unpickling and train a plain model."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -13,8 +14,12 @@ from torch_geometric.transforms import ToUndirected
 from match_graph.config import load_config
 from match_graph.datasets import MatchFolder, Synthetic
 from match_graph.export import ExportOptions, export_dataset
+from match_graph.export.inventory import find_differences
+from match_graph.export.pyg import PygTarget
+from match_graph.export.source import open_source
 from match_graph.graph import Targets
 from match_graph.metrics import RankingMeter, rank_labels
+from match_graph.testing import toy_corpus
 
 
 def load(folder: Path) -> HeteroData:
@@ -61,6 +66,25 @@ def test_export_dataset_gold_labels_other_splits_are_empty_lists(
     assert not (out / "targets.pt").exists()
     assert ("document", "tagged", "label") not in load(out).edge_types
     assert "train_count" not in load(out)["label"]
+
+
+def test_export_dataset_compares_attributes_of_edges(given_dataset: type, tmp_path: Path) -> None:
+    """What was read back differs from the source if ``edge_attr`` does."""
+    corpus = toy_corpus()
+    edges = {**corpus.edges, "author": corpus.edges["author"].assign(edge_attr_0=1.5)}
+    dataset = given_dataset(replace(corpus, edges=edges), tmp_path / "root")
+    options = ExportOptions(text="words", features="none")
+    out = export_dataset(dataset, "pyg", tmp_path / "out", options)
+    target, source = PygTarget(), open_source(dataset, options)
+    [reading] = target.read(source, out)
+    assert find_differences(target.expect(source), reading.inventory) == {}
+    data = load(out)
+    data["document", "has", "author"].edge_attr.zero_()
+    torch.save(data.to_dict(), out / "data.pt")
+    [reading] = target.read(source, out)
+    assert find_differences(target.expect(source), reading.inventory) == {
+        "document has author.edge_attr": "document has author: 'edge_attr' has other values."
+    }
 
 
 class PlainHGT(nn.Module):
