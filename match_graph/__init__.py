@@ -1,6 +1,6 @@
 """MATCH on PyTorch Geometric: documents with metadata into a large label hierarchy.
 
-The line from raw files to predictions is `open_dataset` (or `build_graph` of a `Corpus`),
+The line from raw files to predictions is `open_dataset` (of a name, a folder or a `Corpus`),
 `start_run`, `Run.train`, `Run.evaluate`, `load`, `Classifier.predict`; `run_benchmark` compares
 many runs, `write_report` makes a page of one or of many. Every part also serves alone, and more
 names are in the sub-packages.

@@ -81,7 +81,7 @@ class FeatureSource(StrictModel):
 
     @model_validator(mode="after")
     def _check_source(self) -> Self:
-        given = {name for name in type(self).model_fields if getattr(self, name) not in (None, [])}
+        given = {name for name in type(self).model_fields if getattr(self, name)}
         fits = any({one} <= given <= {one, *with_it} for one, with_it in _SOURCES.items())
         if not fits or (self.earlier and not self.neighbors):
             raise ValueError(
@@ -151,7 +151,7 @@ class PretrainConfig(StrictModel):
     margin: float = Field(0.3, gt=0, le=100, description="margin of the loss; the paper's gamma")
     learning_rate: Rate = Field(0.05, description="initial learning rate; falls linearly to 0")
     filter_positives: bool = Field(
-        False, description="exclude negatives that are positives of their anchor"
+        False, description="exclude negatives that are positives of their anchor (a word: none)"
     )
     label_parent: bool = Field(
         False, description="also train on (label, parent) pairs; not in the paper"
@@ -302,7 +302,7 @@ class Config(StrictModel):
         le=FORMAT_VERSION,
         description="format version of this file",
     )
-    dataset: str = Field("", description="data set: a registered name or a folder")
+    dataset: str = Field("", description="data set: a name, a folder or a class of one's own")
     seed: int = Field(0, ge=0, lt=2**32, description="seed of all randomness")
     ablation: list[str] = Field(
         [], description="ablations: no-metadata, no-FIELD, no-hierarchy, no-pretrain"

@@ -266,12 +266,12 @@ class CorpusBuilder:
             self.types[name].extend(*given)
 
     def set_name(self, node_type: str, instance: str, name: str) -> None:
-        """Sets the display name of an instance; ignored for one without documents."""
+        """Sets the display name of an instance; ignored for one that no document yet added has."""
         if self.is_part or instance in self.types[node_type].code:
             self.names.setdefault(node_type, {})[instance] = name
 
     def set_depth(self, label: str, depth: int) -> None:
-        """Notes the depth that a source gives a label; ignored for a label without documents."""
+        """Notes a label's depth in its source; ignored for one that no document yet added has."""
         if self.is_part or label in self.types[LABEL].code:
             self.depths[label] = depth
 

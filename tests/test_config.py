@@ -328,6 +328,12 @@ def test_FeatureSource_refuses_what_does_not_belong_together(value: str) -> None
     )
 
 
+def test_FeatureSource_earlier_false_belongs_everywhere() -> None:
+    """A default that is written out is no setting of another source."""
+    config = load_config(settings=["data.features.document={path: a.npy, earlier: false}"])
+    assert config.data.features["document"].path == "a.npy"
+
+
 def test_FeatureSource_names_the_nearest_key() -> None:
     assert message(None, ["data.features.document={models: m}"]) == (
         "The configuration must be valid: 'data.features.document.models' is not a setting; the "

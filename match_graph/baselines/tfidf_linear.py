@@ -191,8 +191,9 @@ class TfidfLinear(Baseline):
     def contributions(self, batch: EgoBatch, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Contribution of each distinct token of a document to some labels' logits.
 
-        With the offset and what features add, `predict` is their sum. In a tree they are the
-        contributions to cluster and label, each times the derivative of the logit by it.
+        With the offset, the slope times the label's bias, and what features add, `predict` is their
+        sum. In a tree they are the contributions to cluster and label, each times the derivative of
+        the logit by it, so that the sum is of first order.
 
         Args:
             batch: Batch of one document.

@@ -68,7 +68,7 @@ class Cell(StrictModel):
     versions: dict[str, str] = Field({}, description="versions of packages, and of Python")
     git: str | None = None
     vectors_from: str | None = Field(
-        None, description="key of the cell that pre-trained its vectors"
+        None, description="run folder of the cell that pre-trained its vectors, as `folder`"
     )
     network_share: float | None = Field(
         None, description="network's share in its blend with a linear classifier, if any"

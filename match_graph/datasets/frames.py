@@ -51,8 +51,8 @@ def from_frames(
         name: Name of the corpus.
         **options: Those of the data set `Custom` that are about columns and splits: ``fields``,
             ``columns`` ({"text": ["title", "abstract"], "split": "fold", "date": "year"}),
-            ``tokenizer``, ``train_until``, ``valid_until``, ``seed``. Without a column of splits or
-            dates documents are split at random by text, 8 : 1 : 1.
+            ``tokenizer``, ``train_until``, ``valid_until``, ``seed``. Without a column of splits,
+            or one of dates and ``train_until``, documents are split at random by text, 8 : 1 : 1.
 
     Raises:
         CorpusError: With every fault of the frames.

@@ -25,6 +25,8 @@ from match_graph.typing import DOCUMENT, Tokenizer
 class CorpusInMemory(CorpusDataset):
     """A corpus in memory, built into a folder that is named by the hash of its content.
 
+    Provenance is no content: warnings and notes are those of the first build with this content.
+
     Args:
         corpus: Tables of the corpus; they are released after the build.
         **options: Arguments of `CorpusDataset`.

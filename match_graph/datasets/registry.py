@@ -72,7 +72,8 @@ def open_dataset(source: Source, **options: Any) -> CorpusDataset:
             object: a `Corpus`, a `HeteroData` as `from_hetero` reads it, a data set.
         **options: Arguments of the data set's class, PyG's four (root, transform, pre_transform,
             force_reload), ``track``, ``faults`` and ``cluster`` among them; None stands for the
-            default. A `Corpus` takes PyG's four, a data set that is open none.
+            default. An object takes these alone. For a data set that is open, root, track and
+            cluster are ignored, and others are refused.
 
     Raises:
         CorpusError: Nothing is there, the files break their format, or an object cannot be read.
@@ -210,6 +211,7 @@ def list_options(name: str) -> list[dict[str, str]]:
 
     Raises:
         CorpusError: There is no such data set.
+        ConfigError: The code of one's own class is not found, or fails.
     """
     if name not in DATASETS and not names_code(name):
         raise CorpusError(

@@ -79,7 +79,7 @@ class NeighborPredictor:
         time: Tensor | None = None,
         fold: Tensor | None = None,
     ) -> list["NeighborPredictor"]:
-        r"""Fits regressions by the normal equations in float64: one of all, one without each fold.
+        r"""Fits regressions by the normal equations: one of all, one without each fold.
 
         .. math:: W = (X^T X + \lambda I)^{-1} X^T A
 

@@ -96,8 +96,8 @@ class Hierarchy:
         edge_weight: Weight of each edge in the losses, [E], floating point; None for 1.
 
     Raises:
-        GraphError: The shape or a label is wrong, the edges have a cycle, or a weight is not
-            finite and at least 0.
+        GraphError: The shape or a label is wrong, an edge is named twice, the edges have a cycle,
+            or a weight is not finite and at least 0.
     """
 
     def __init__(

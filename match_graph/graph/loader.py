@@ -138,8 +138,9 @@ class LengthBucketSampler(Sampler[list[int]]):
 
     Items are shuffled, split into pools of ``pool`` batches, sorted by length within a pool, split
     into batches, and the batches shuffled: padding stays small and batches stay random. Few batches
-    are split into three pools, so that epochs differ in their batches, and the smaller batch is put
-    at a random place in the last pool, so that it does not always hold the longest items.
+    are split into three to five pools, so that epochs differ in their batches, and the smaller
+    batch is put at a random place in the last pool, so that it does not always hold the longest
+    items.
 
     With P processes, process r takes every P-th item of each batch from the r-th on, so that their
     items are of similar length. The last batch may have fewer items than there are processes; a

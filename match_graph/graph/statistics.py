@@ -36,9 +36,9 @@ def describe_graph(data: Graph, targets: Targets) -> dict[str, int | float]:
         targets: Gold labels of the graph's documents.
 
     Returns:
-        Name of the row -> value. "P(parent | child)" pools the hierarchy edges: of all pairs of a
-        training document and an edge whose child it carries, the share whose parent it carries
-        too; NaN without such a pair.
+        Name of the row -> value. "P(parent | child) in training" pools the hierarchy edges: of all
+        pairs of a training document and an edge whose child it carries, the share whose parent it
+        carries too; NaN without such a pair.
     """
     graph = view_graph(data)
     num_documents, dag, masks = graph.num_nodes(DOCUMENT), Hierarchy.from_data(graph), _masks(graph)

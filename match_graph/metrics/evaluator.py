@@ -123,7 +123,7 @@ class Evaluator:
         if missing:
             raise GraphError(
                 f"Every measure of '{self.name}' must be defined, but {', '.join(missing)} would "
-                f"be 0/0 for these documents; give documents with gold and predicted labels."
+                f"be 0/0 for these documents; give {_NEEDED.get(self.name, _BOTH)}."
             )
         return {name: found[name] for name in self.measures}
 
@@ -259,6 +259,15 @@ def _eval_violation(_evaluator: Evaluator, tensors: dict[str, Tensor]) -> dict[s
     return meter.compute() if meter.num_pairs else {}
 
 
+_BOTH = "documents with gold and predicted labels"
+_MANY = "smaller ks, or documents with as many gold labels"
+#: What defines the measures of an evaluator.
+_NEEDED = {
+    "ranking": _MANY,
+    "ranked_sum": _MANY,
+    "propensity": "documents with gold labels",
+    "violation": "label_edge_index with an edge",
+}
 _TASKS: dict[str, _Task] = {
     "ranking": _Task(("ranked", *_GOLD), ("P@", "NDCG@", "R@"), _eval_ranking),
     "ranked_sum": _Task(("logits", *_GOLD), ("RankedSum@",), _eval_ranked_sum),

@@ -14,7 +14,7 @@ from match_graph.metrics.sets import find_common
 class ViolationMeter(Meter):
     """Hypernymy violations over batches: children scored above their parents.
 
-    Source: the distributional inclusion hypothesis as in definition 1 of MATCH,
+    Source: the distributional inclusion hypothesis as in section 3.4 of MATCH,
     https://arxiv.org/abs/2102.07349. Logits are read batch by batch and not kept.
 
     Args:

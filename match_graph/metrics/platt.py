@@ -119,8 +119,8 @@ class PlattSearch(Meter):
 
     Memory holds two histograms of log-odds per label and fold, of all documents and of gold ones:
     [K, L, 192] int32 each, for any number of documents: 128 MB for 16,632 labels and 5 folds.
-    A score counts as the middle of its bin, at most 1/16 away. Those below -8 (.0003) are left out,
-    gold or not.
+    A score counts as the middle of its bin, at most 1/16 away; one above 16 as 15.9. Those below
+    -8 (.0003) are left out, gold or not.
 
     Args:
         num_labels: Number of labels L.

@@ -77,7 +77,7 @@ class ThresholdSearch(Meter):
         add_to_bins(histogram, place)
 
     def compute(self) -> Thresholds:
-        """The thresholds; 0.5 for all if no document has a gold label."""
+        """The thresholds; 0.5 for all if no gold label has a score on the grid."""
         together = self._scores.sum(dim=0, keepdim=True), self._gold.sum(dim=0, keepdim=True)
         common, found = _best_candidate(*together)
         shared = self.grid[common[0]] if found[0] else torch.tensor(0.5)

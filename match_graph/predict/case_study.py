@@ -92,7 +92,7 @@ class Prediction(_NamedLabel):
         score: Score of the label, in log-odds.
         is_right: Whether the label is gold; None for a document that came without labels.
         metadata: Evidence of the metadata tokens that were read, most effect first.
-        words: Words with the largest positive weights in the linear classifier.
+        words: Words with the largest positive contributions by the linear classifier.
         carried_by: Metadata token without which the score falls most; None if it falls with none.
         attended: Metadata token with the most attention; None where there is no attention.
         verdict: Summary of the two tokens above, as a sentence.

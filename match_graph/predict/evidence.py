@@ -35,7 +35,8 @@ class Item:
 class LinearEvidence:
     """Contributions of each token to the logits of K labels by a linear classifier.
 
-    Exact, but for scaled scores below -8, where the calibration fades.
+    Exact, or to first order where it clusters the labels; below scaled scores of -8 the
+    calibration fades.
 
     Args:
         items: What each metadata token adds, [M, K]; nothing for those read as [UNK]. None where
@@ -96,7 +97,7 @@ class DocumentEvidence:
 
         Returns:
             For each label, the evidence of ``items``, and the words with the largest positive
-            weights in the linear classifier; none without one.
+            contributions by the linear classifier; none without one.
         """
         effect = (logits[0, labels] - logits[1:, labels]).t().tolist()  # [K, M]
         attention = self.attend()

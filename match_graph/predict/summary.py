@@ -52,7 +52,7 @@ class Example:
 def show_examples(run: Run) -> list[Example]:
     """The best 5 labels of 3 labelled test documents, drawn by the run's seed.
 
-    None where the data set keeps no raw texts.
+    Empty where the data set keeps no raw texts.
     """
     records = draw_records(run, 3)
     if not records:
@@ -69,7 +69,7 @@ def show_examples(run: Run) -> list[Example]:
 def draw_records(run: Run, number: int, split: Split = "test") -> list[dict[str, Any]]:
     """Labelled documents of a split as records, drawn by the run's seed.
 
-    None where the data set keeps no raw texts.
+    Empty where the data set keeps no raw texts.
     """
     if not run.dataset.keeps_texts:
         return []

@@ -86,6 +86,8 @@ class Relation(ABC):
     def holds(self, anchor: Tensor, target: Tensor) -> Tensor:
         """Mask of the (anchor, target) pairs that are edges of the graph, [P, K], bool.
 
+        Pairs of a word and its context are no edges.
+
         Args:
             anchor: Anchors, [P], int64.
             target: Targets, [K] or [P, K], int64.

@@ -143,8 +143,9 @@ def spread_label_vectors(weight: Tensor, label: Tensor, slot_channels: int) -> T
     if len(label) != len(weight) or channels > slot_channels or weight.size(1) % slot_channels:
         raise GraphError(
             f"Label vectors must fit into slots of {slot_channels} channels of the prediction "
-            f"layer {list(weight.shape)}, found {list(label.shape)}; set pretrain.channels to "
-            f"{slot_channels} or less, or model.head_from_labels=false."
+            f"layer {list(weight.shape)}, found {list(label.shape)}; set "
+            f"model.head_from_labels=false, or, if they are too wide, pretrain.channels and "
+            f"model.channels to {slot_channels} or less."
         )
     slots = weight.clone().view(len(weight), -1, slot_channels)  # [L, slots, slot_channels]
     norm = slots[..., :channels].square().sum(dim=2).mean().sqrt()

@@ -109,7 +109,7 @@ def start_run(
     if len(dataset.documents(MASKS["test"])) and not _has_labels(dataset, "test"):
         reporter.warn(
             "no test document has a label, so that measures of test are 0 and say nothing; check "
-            "the key 'label' of these documents"
+            "the labels of these documents where the data set is made"
         )
     if config.model.coherent:
         _tell_coherent(dataset.closed_share, reporter)

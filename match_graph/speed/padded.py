@@ -28,7 +28,8 @@ class PaddedModel(nn.Module):
 
     With the weights of a `MatchModel` it gives the same scores for documents of at most ``length``
     tokens; longer ones are truncated. Dropout is torch's, at the same rates and places as in MATCH:
-    not on attention weights and the hidden layer, where torch's layer would apply it too.
+    not on attention weights and the hidden layer, where torch's layer would apply it too. [CLS]
+    tokens, which are dropped out in MATCH, are not.
 
     Args:
         model: Model with the encoder and head of MATCH, whose weights are copied.

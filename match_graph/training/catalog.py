@@ -36,7 +36,7 @@ class Entry:
         parameters: Number of parameters without token embeddings, at the size of `SIZE`; None
             where there are none before fitting, or where a checkpoint decides.
         parameters_with_head: Number of parameters with the fitting head, at the same size.
-        paper: URL of the paper.
+        paper: Paper with its URL; empty for none.
         summary: Summary in one line.
     """
 

@@ -16,7 +16,7 @@ from match_graph.nn.recurrent import run_recurrent
 class AttentionXmlEncoder(TextEncoder):
     """A bidirectional LSTM gives every word a state; `LabelAttentionHead` attends to them.
 
-    Source: section 3.2 of AttentionXML (You et al., NeurIPS 2019),
+    Source: section 3.4 of AttentionXML (You et al., NeurIPS 2019),
     https://arxiv.org/abs/1811.01727. The LSTM starts from zero states; the authors' release learns
     them.
     """

@@ -21,8 +21,8 @@ class HgtEncoder(GraphEncoder):
     """Attention to the neighbours with keys, queries and values by node and edge type.
 
     Source: Hu et al. 2020, https://arxiv.org/abs/2003.01332, without its temporal encoding, which
-    needs a time of every node. The paper's gated residual is followed by the GELU, residual and
-    LayerNorm that every graph encoder has here.
+    needs a time of every node. The residual, gated as in the authors' code, is followed by the
+    GELU, residual and LayerNorm that every graph encoder has here.
 
     Raises:
         ConfigError: The heads do not share the channels evenly.
