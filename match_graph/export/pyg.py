@@ -1,6 +1,5 @@
 """PyTorch Geometric: tensors that load without unpickling, and names as Parquet."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -20,9 +19,6 @@ class PygTarget(Target):
     """``data.pt``, ``targets.pt``, and the names of the nodes as Parquet."""
 
     has_attributes = True
-
-    def expect(self, source: Source) -> Inventory:
-        return replace(source, has_edge_attr=True).take_inventory()
 
     def write(self, source: Source, folder: Path, out: Path) -> None:
         content = source.data.to_dict()

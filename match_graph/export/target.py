@@ -3,7 +3,7 @@
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import quote, unquote
@@ -66,7 +66,7 @@ class Target(ABC):
 
     def expect(self, source: Source) -> Inventory:
         """Inventory that `read` must find."""
-        return source.take_inventory()
+        return replace(source, has_edge_attr=self.has_attributes).take_inventory()
 
     @abstractmethod
     def read(self, source: Source, folder: Path) -> list[Reading]:

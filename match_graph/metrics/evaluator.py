@@ -37,11 +37,12 @@ _PREDICTED = ("predicted_ptr", "predicted_index")
 
 @dataclass(frozen=True)
 class _Task:
-    """Inputs, measures (those that end in @ at each k), and the function that computes them."""
+    """Inputs, measures (those that end in @ at each k), how to compute them, what they need."""
 
     inputs: tuple[str, ...]
     measures: tuple[str, ...]
     compute: Callable[["Evaluator", dict[str, Tensor]], dict[str, float]]
+    needs: str = "documents with gold and predicted labels"
 
 
 class Evaluator:
@@ -123,7 +124,7 @@ class Evaluator:
         if missing:
             raise GraphError(
                 f"Every measure of '{self.name}' must be defined, but {', '.join(missing)} would "
-                f"be 0/0 for these documents; give {_NEEDED.get(self.name, _BOTH)}."
+                f"be 0/0 for these documents; give {self._task.needs}."
             )
         return {name: found[name] for name in self.measures}
 
@@ -259,22 +260,15 @@ def _eval_violation(_evaluator: Evaluator, tensors: dict[str, Tensor]) -> dict[s
     return meter.compute() if meter.num_pairs else {}
 
 
-_BOTH = "documents with gold and predicted labels"
 _MANY = "smaller ks, or documents with as many gold labels"
-#: What defines the measures of an evaluator.
-_NEEDED = {
-    "ranking": _MANY,
-    "ranked_sum": _MANY,
-    "propensity": "documents with gold labels",
-    "violation": "label_edge_index with an edge",
-}
 _TASKS: dict[str, _Task] = {
-    "ranking": _Task(("ranked", *_GOLD), ("P@", "NDCG@", "R@"), _eval_ranking),
-    "ranked_sum": _Task(("logits", *_GOLD), ("RankedSum@",), _eval_ranked_sum),
+    "ranking": _Task(("ranked", *_GOLD), ("P@", "NDCG@", "R@"), _eval_ranking, _MANY),
+    "ranked_sum": _Task(("logits", *_GOLD), ("RankedSum@",), _eval_ranked_sum, _MANY),
     "propensity": _Task(
         ("ranked", *_GOLD, "train_count", "num_train_documents"),
         ("PSP@", "PSNDCG@"),
         _eval_propensity,
+        "documents with gold labels",
     ),
     "f1": _Task((*_PREDICTED, *_GOLD, "num_labels"), ("F1_micro", "F1_macro"), _eval_f1),
     "sets": _Task(
@@ -288,6 +282,9 @@ _TASKS: dict[str, _Task] = {
         _eval_hierarchical,
     ),
     "violation": _Task(
-        ("logits", "label_edge_index"), ("violation_rate", "violation_size"), _eval_violation
+        ("logits", "label_edge_index"),
+        ("violation_rate", "violation_size"),
+        _eval_violation,
+        "label_edge_index with an edge",
     ),
 }
