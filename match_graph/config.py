@@ -151,7 +151,7 @@ class PretrainConfig(StrictModel):
     margin: float = Field(0.3, gt=0, le=100, description="margin of the loss; the paper's gamma")
     learning_rate: Rate = Field(0.05, description="initial learning rate; falls linearly to 0")
     filter_positives: bool = Field(
-        False, description="exclude negatives that are positives of their anchor (a word: none)"
+        False, description="exclude negatives that are positives of the anchor, but word contexts"
     )
     label_parent: bool = Field(
         False, description="also train on (label, parent) pairs; not in the paper"

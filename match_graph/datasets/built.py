@@ -193,7 +193,7 @@ def check_all(built: Path) -> int:
 
 
 def hash_options(paths: Mapping[str, str | None], hashes: Mapping[str, str]) -> dict[str, Any]:
-    """SHA-256 of the file that each option names: equal files may change their places.
+    """SHA-256 of the file that each path option names; None where it names none.
 
     Args:
         paths: Path by option; None where it is not given.

@@ -35,7 +35,7 @@ _NO_LIMIT = 10**9
 
 
 def find_model(name: str) -> Path:
-    """Folder of a model, checked to have no pickled weights alone and to need no code of its own.
+    """Folder of a model; refused if its weights are only pickled, or if it needs code of its own.
 
     Args:
         name: Folder, or a name on the hub, whose files are fetched unless they are cached.

@@ -469,9 +469,9 @@ def test_export_dataset_refuses_what_is_no_open_data_set(
     toy_dataset: MatchFolder, tmp_path: Path
 ) -> None:
     """A graph alone has neither texts nor targets, and says so instead of failing within."""
-    graph = toy_dataset[0]
+    graph: Any = toy_dataset[0]
     with pytest.raises(ConfigError) as caught:
-        export_dataset(graph, "pyg", tmp_path / "o")  # type: ignore[arg-type] - the fault tested
+        export_dataset(graph, "pyg", tmp_path / "out")
     assert str(caught.value) == (
         "An export takes an open data set, found HeteroData; open it by open_dataset first."
     )

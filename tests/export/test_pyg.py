@@ -69,7 +69,7 @@ def test_export_dataset_gold_labels_other_splits_are_empty_lists(
 
 
 def test_export_dataset_compares_attributes_of_edges(given_dataset: type, tmp_path: Path) -> None:
-    """What was read back differs from the source if ``edge_attr`` does."""
+    """Edge attributes that were changed in the exported file are reported as a difference."""
     corpus = toy_corpus()
     edges = {**corpus.edges, "author": corpus.edges["author"].assign(edge_attr_0=1.5)}
     dataset = given_dataset(replace(corpus, edges=edges), tmp_path / "root")
